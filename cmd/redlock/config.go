@@ -66,6 +66,7 @@ var settings = []setting{
 	{flag: "office", isText: true},
 	{flag: "config", isFile: true},
 	{flag: "token-file", isFile: true},
+	{flag: "tokens", isFile: true},
 	{flag: "cert", isFile: true},
 	{flag: "key", isFile: true},
 	{flag: "client-ca", isFile: true},

@@ -24,7 +24,8 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
 
-	"github.com/redquorum/redquorum/internal/reread"
+	"github.com/redquorum/redquorum/internal/plain"
+	"github.com/redquorum/redquorum/internal/rights"
 	"github.com/redquorum/redquorum/internal/serve"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -38,7 +39,8 @@ redlock renews them. If a session sends no request for its TTL, its locks are re
 
 It listens at the socket that systemd passes on, else at --listen or $REDLOCK_LISTEN,
 else at /run/redlock.sock. A TCP address that other machines reach needs TLS, and
---token-file or --client-ca.
+--tokens, --token-file or --client-ca. With --tokens each client may lock, look at and
+release by force what its entry in that file says; docs/SERVE.md has an example.
 
 On SIGTERM it grants no more locks, tells its clients, and waits until they have released
 theirs, for at most --stop-within. With --state it ends at once and writes the sessions
@@ -64,6 +66,7 @@ type serveCommand struct {
 	listen         string
 	socketMode     string
 	tokenFile      string
+	rightsFile     string
 	cert, key      string
 	clientCA       string
 	ttl            time.Duration
@@ -94,6 +97,7 @@ func newServe() *cobra.Command {
 	f.StringVar(&s.listen, "listen", "unix:/run/redlock.sock", "`ADDRESS` to listen at: unix:PATH or HOST:PORT")
 	f.StringVar(&s.socketMode, "socket-mode", "0600", "who may use the socket, as for chmod(1)")
 	f.StringVar(&s.tokenFile, "token-file", "", "`FILE` with the token that every request must bear, or several, one a line")
+	f.StringVar(&s.rightsFile, "tokens", "", "`FILE` of clients: their tokens' SHA-256 or certificates, and what each may do")
 	f.StringVar(&s.cert, "cert", "", "`FILE` of the certificate for TLS with the clients")
 	f.StringVar(&s.key, "key", "", "`FILE` of its key")
 	f.StringVar(&s.clientCA, "client-ca", "", "`FILE` of the authorities that clients must have their certificates of")
@@ -132,6 +136,8 @@ func (s *serveCommand) check() error {
 		return wrong(s.flags, "ui", "%q: must be look or release", s.page)
 	case (s.cert == "") != (s.key == ""):
 		return usageErrorf("--cert and --key belong together; give both")
+	case s.tokenFile != "" && s.rightsFile != "":
+		return usageErrorf("--token-file and --tokens exclude each other: --tokens has the tokens of all clients")
 	case s.clientCA != "" && s.cert == "":
 		return usageErrorf("--client-ca needs --cert and --key: certificates of clients are looked at within TLS")
 	}
@@ -151,7 +157,8 @@ func (s *serveCommand) run(ctx context.Context) error {
 	}
 	defer stopServers()
 	config := serve.Config{
-		TTL: s.ttl, Limits: serve.Limits{Sessions: s.maxSessions, Leases: s.maxLeases}, Tokens: d.tokens, IsLoopback: d.isLoopback,
+		TTL: s.ttl, Limits: serve.Limits{Sessions: s.maxSessions, Leases: s.maxLeases}, Rights: d.rights, IsLoopback: d.isLoopback,
+		Log: func(text string) { fmt.Fprintf(s.stderr, "redlock: %s\n", plain.OneLine(text)) },
 	}
 	opts := []redlock.LockerOption{redlock.TTL(s.ttl)}
 	if s.page != "" {
@@ -194,19 +201,15 @@ func (s *serveCommand) serveLocks(ctx context.Context, locker *redlock.Locker, c
 // A door is where clients come in, and who may.
 type door struct {
 	listener   net.Listener
-	address    string          // as clients give it
-	tokens     func() []string // nil: none is wanted
+	address    string       // as clients give it
+	rights     serve.Rights // nil: anybody may do all
 	isLoopback bool
 }
 
 // door opens it, unless those come in who may not.
 func (s *serveCommand) door() (d door, err error) {
-	if s.tokenFile != "" {
-		tokens, err := s.tokens()
-		if err != nil {
-			return d, err
-		}
-		d.tokens = tokens.Current
+	if d.rights, err = s.rights(); err != nil {
+		return d, err
 	}
 	secure, err := s.tlsConfig()
 	if err != nil {
@@ -217,9 +220,9 @@ func (s *serveCommand) door() (d door, err error) {
 	}
 	at := d.listener.Addr()
 	isLocal, isLoopback := isLocal(at)
-	if !isLocal && (secure == nil || d.tokens == nil && s.clientCA == "") {
+	if !isLocal && (secure == nil || d.rights == nil && s.clientCA == "") {
 		d.listener.Close()
-		return d, wrong(s.flags, "listen", "%v can be reached from other machines: give --cert and --key, and --token-file or --client-ca", at)
+		return d, wrong(s.flags, "listen", "%v can be reached from other machines: give --cert and --key, and --tokens, --token-file or --client-ca", at)
 	}
 	d.isLoopback, d.address = isLoopback, addressOf(at, secure != nil)
 	if secure != nil {
@@ -354,18 +357,25 @@ func (s *serveCommand) httpServer(h http.Handler) *http.Server {
 	}
 }
 
-// tokens reads those of --token-file, one a line. Two are for the time in which clients change from one
-// to the other: a client whose token is refused cannot keep its locks.
-func (s *serveCommand) tokens() (*reread.Files[[]string], error) {
-	return readFlag(s.servers, "token-file", func(texts ...[]byte) (tokens []string, err error) {
-		const least = 16 // bytes: what cannot be guessed
+// rights reads what clients may do: the file of --tokens, or the tokens of --token-file, one a line. Two are
+// for the time in which clients change from one to the other: a client whose token is refused cannot keep its
+// locks.
+func (s *serveCommand) rights() (serve.Rights, error) {
+	if s.rightsFile != "" {
+		return readFlag(s.servers, "tokens", func(texts ...[]byte) (rights.Table, error) { return rights.Parse(texts[0]) }, s.rightsFile)
+	}
+	if s.tokenFile == "" {
+		return nil, nil
+	}
+	return readFlag(s.servers, "token-file", func(texts ...[]byte) (rights.Table, error) {
+		var tokens []string
 		for line := range strings.SplitSeq(strings.TrimSpace(string(texts[0])), "\n") {
-			if line = strings.TrimSpace(line); len(line) < least {
-				return nil, fmt.Errorf("the token must have at least %d characters; head -c 32 /dev/urandom | base64 makes one, and several have a line each", least)
+			if line = strings.TrimSpace(line); len(line) < rights.LeastToken {
+				return nil, fmt.Errorf("the token must have at least %d characters; head -c 32 /dev/urandom | base64 makes one, and several have a line each", rights.LeastToken)
 			}
 			tokens = append(tokens, line)
 		}
-		return tokens, nil
+		return rights.All(tokens...), nil
 	}, s.tokenFile)
 }
 

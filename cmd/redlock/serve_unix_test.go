@@ -7,8 +7,10 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
@@ -17,6 +19,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -185,7 +188,7 @@ func certificate(t *testing.T) tls.Certificate {
 	tr.NoError(t, err)
 	now := time.Now()
 	of := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		Subject: pkix.Name{CommonName: "a client"}, SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
@@ -231,7 +234,7 @@ func TestServeToOtherMachines(t *testing.T) {
 	for _, args := range [][]string{nil, secure, {"--token-file", tokenFile}} {
 		code, said := refusedToServe(t, f, append(args, "--listen", "0.0.0.0:0")...)
 		assert.Equal(t, exitUsage, code)
-		assert.Contains(t, said, "can be reached from other machines: give --cert and --key, and --token-file or --client-ca")
+		assert.Contains(t, said, "can be reached from other machines: give --cert and --key, and --tokens, --token-file or --client-ca")
 	}
 
 	anywhere := func(args ...string) *served {
@@ -258,6 +261,70 @@ func TestServeToOtherMachines(t *testing.T) {
 	assert.ErrorContains(t, err, "certificate")
 	s.client.Transport.(*http.Transport).TLSClientConfig.Certificates = []tls.Certificate{pair}
 	s.take("b")
+}
+
+// TestServeGivesClientsRights, those of the file in docs/SERVE.md, by a token that is made as it says there, and by
+// certificate. A wrong file leaves them as they are.
+func TestServeGivesClientsRights(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("sha256sum"); err != nil {
+		t.Skip(err)
+	}
+	f := startFleet(t, fleet.Embedded, 3)
+	document, err := os.ReadFile("../../docs/SERVE.md")
+	tr.NoError(t, err)
+	_, example, _ := strings.Cut(string(document), "```yaml\n")
+	example, making, _ := strings.Cut(example, "```")
+	_, making, _ = strings.Cut(making, "```sh\n")
+	making, _, _ = strings.Cut(making, "```")
+	made := exec.Command("sh", "-euc", making)
+	made.Dir = t.TempDir()
+	hash, err := made.Output()
+	tr.NoError(t, err)
+	text, err := os.ReadFile(filepath.Join(made.Dir, "billing.token"))
+	tr.NoError(t, err)
+	token, other := string(text), "a-token-of-payroll"
+	write := func(file, text string) string {
+		tr.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		return file
+	}
+	ofOther := fmt.Sprintf("%x", sha256.Sum256([]byte(other)))
+	all := strings.Replace(example, "HASH", string(hash[:64]), 1) + "- {label: payroll, sha256: [" + ofOther + "], lock: [payroll]}\n" +
+		"- {label: machine, subjects: [CN=another], lock: [machine]}\n"
+	file := write(filepath.Join(t.TempDir(), "tokens"), all)
+	pair, pairs := certificate(t), newPairFiles(t)
+	pairs.write(pair)
+	s := startServe(t, f, "--listen", "127.0.0.1:0", "--tokens", file, "--cert", pairs.cert, "--key", pairs.key, "--client-ca", pairs.cert)
+	roots := x509.NewCertPool()
+	roots.AddCert(pair.Leaf)
+	s.client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}}
+	bearing := func(token string) *served {
+		s.headers = map[string]string{"Authorization": "Bearer " + token}
+		return s
+	}
+	assert.Equal(t, http.StatusUnauthorized, s.ask("POST", "/v1/locks", `{"name":"machine"}`).status, "by its certificate")
+	lease := "/v1/locks/" + bearing(token).take("billing/nightly").Lease
+	bearing(token).take("invoice:42")
+	refused := bearing(other).ask("POST", "/v1/locks", `{"name":"billing/nightly"}`)
+	assert.Equal(t, http.StatusForbidden, refused.status)
+	assert.Contains(t, refused.body, `"right":"lock","pattern":"billing/nightly"`)
+	assert.Equal(t, http.StatusNotFound, bearing(other).ask("DELETE", lease, "").status)
+
+	write(file, strings.Replace(all, ofOther, "the token itself", 1))
+	bearing(other).take("payroll")
+	assert.Equal(t, http.StatusUnauthorized, bearing("a-token-of-nobody").ask("GET", lease, "").status)
+	assert.Contains(t, bearing(token).ask("GET", "/metrics", "").body, "redlock_serve_rights_wrong 1\n")
+	write(file, strings.Replace(all, "CN=another", "CN=a client", 1))
+	s.headers = nil
+	s.take("machine")
+	assert.Contains(t, bearing(token).ask("GET", "/metrics", "").body, "redlock_serve_rights_wrong 0\n")
+	assert.Equal(t, http.StatusNoContent, bearing(token).ask("DELETE", lease, "").status)
+	said := s.stderr.String()
+	assert.Equal(t, 1, strings.Count(said, "redlock: --tokens: entry 2: its sha256 must be the 64 hexadecimal digits"), said)
+	assert.Contains(t, said, `redlock: refused: "payroll" may not lock "billing/nightly"`)
+	for _, secret := range []string{token, other, "a-token-of-nobody", "the token itself"} {
+		assert.NotContains(t, said, secret)
+	}
 }
 
 // TestServeUnderSystemd takes the socket that systemd passes on, and tells it how it is.

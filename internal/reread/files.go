@@ -26,6 +26,7 @@ type Files[T any] struct {
 	mu    sync.Mutex
 	seen  string // the texts at the last look, or why there were none
 	value T      // of the last files that were good
+	wrong error  // what is wrong with the files of the last look
 }
 
 // Read reads the files for the first time.
@@ -64,10 +65,17 @@ func (r *Files[T]) look() (T, error) {
 	if err == nil {
 		value, err = r.parse(texts...)
 	}
-	if err == nil {
+	if r.wrong = err; err == nil {
 		r.value = value
 	}
 	return r.value, err
+}
+
+// Wrong returns why the files are not used as the last Current saw them, or nil.
+func (r *Files[T]) Wrong() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.wrong
 }
 
 // readAll returns the texts of files, and what is the same only if they are, or the error is. It is never

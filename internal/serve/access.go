@@ -1,15 +1,13 @@
 package serve
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"net"
 	"net/http"
 	"net/netip"
 	"strings"
 )
 
-// refuses returns why a request may not be served, or nil.
+// refuses returns why a request may not be served, whoever sends it, or nil.
 //
 // On the loopback interface any page in a browser on this machine can send requests. A browser says
 // from which page one comes, and by which name the server was reached, which an attacker's own name can
@@ -28,26 +26,7 @@ func (c *Config) refuses(r *http.Request) error {
 	if origin := r.Header.Get("Origin"); (c.IsLoopback || c.Page != nil) && origin != "" && origin != own {
 		return newProblem(http.StatusForbidden, kindForbidden, "pages of other sites may not use this server")
 	}
-	isFile := c.Page != nil && r.Method == http.MethodGet && (r.URL.Path == "/ui" || strings.HasPrefix(r.URL.Path, "/ui/"))
-	if c.Tokens == nil || isFile { // a browser cannot send it with the address of a page, which asks for it
-		return nil
-	}
-	given, isBearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if !isBearer || !isOneOf(c.Tokens(), given) {
-		return newProblem(http.StatusUnauthorized, kindForbidden, `the header "Authorization: Bearer" with the token of the server is missing or wrong`)
-	}
 	return nil
-}
-
-// isOneOf takes as long whatever is given. The sums are compared, because the comparison takes longer for
-// a longer text.
-func isOneOf(tokens []string, given string) bool {
-	have, same := sha256.Sum256([]byte(given)), 0
-	for _, token := range tokens {
-		want := sha256.Sum256([]byte(token))
-		same |= subtle.ConstantTimeCompare(have[:], want[:])
-	}
-	return same == 1
 }
 
 // hostOf returns a Host without its port.

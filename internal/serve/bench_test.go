@@ -64,7 +64,7 @@ func BenchmarkIdleSession(b *testing.B) {
 	for b.Loop() {
 		before := heap()
 		for i := range n {
-			of, err := s.table.open(fmt.Sprint(i), sessionWish{TTL: time.Hour.Milliseconds()}, false)
+			of, err := s.table.open(fmt.Sprint(i), "", sessionWish{TTL: time.Hour.Milliseconds()}, false)
 			require.NoError(b, err)
 			of.leave()
 		}

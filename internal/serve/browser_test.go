@@ -240,7 +240,7 @@ func TestThePage(t *testing.T) {
 	t.Run("a release is asked for twice", func(t *testing.T) {
 		var asked atomic.Pointer[ForcedRelease]
 		const token = "0123456789abcdef"
-		serveTo(t, b, Config{Tokens: tokens(token), Page: &Page{Look: showing(held("a", "1")), Release: func(_ context.Context, f ForcedRelease) (string, error) {
+		serveTo(t, b, Config{Rights: tokens(token), Page: &Page{Look: showing(held("a", "1")), Release: func(_ context.Context, f ForcedRelease) (string, error) {
 			asked.Store(&f)
 			return "deleted", nil
 		}}})

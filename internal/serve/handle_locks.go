@@ -8,22 +8,25 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/rights"
 	"github.com/redquorum/redquorum/once"
 	"github.com/redquorum/redquorum/redlock"
 )
 
 // What answers requests for locks.
 
+// wished reads the body of POST /v1/locks, and returns the names in it.
+func (s *Server) wished(r *request) ([]string, error) {
+	if err := decode(r, &r.wish); err != nil {
+		return nil, err
+	}
+	return r.wish.names(), r.wish.check(s.config.TTL)
+}
+
 // acquire answers POST /v1/locks.
 func (s *Server) acquire(w http.ResponseWriter, r *request) error {
-	var wanted wish
-	if err := decode(r, &wanted); err != nil {
-		return err
-	}
-	if err := wanted.check(s.config.TTL); err != nil {
-		return err
-	}
-	of, err := s.sessionOf(r, &wanted)
+	wanted := &r.wish
+	of, err := s.sessionOf(r, wanted)
 	if err != nil {
 		return err
 	}
@@ -35,7 +38,7 @@ func (s *Server) acquire(w http.ResponseWriter, r *request) error {
 		stop = context.AfterFunc(r.by.sending, leave)
 		defer stop()
 	}
-	l, err := s.lease(r, of, &wanted)
+	l, err := s.lease(r, of, wanted)
 	if err != nil {
 		if isNew {
 			of.end()
@@ -68,14 +71,14 @@ func (s *Server) acquire(w http.ResponseWriter, r *request) error {
 // The caller calls leave.
 func (s *Server) sessionOf(r *request, wanted *wish) (*session, error) {
 	if id := r.Header.Get(sessionHeader); id != "" {
-		of, err := s.table.session(id)
+		of, err := s.table.session(id, r.client.Label)
 		if err == nil && wanted.Owner == "" {
 			wanted.Owner = of.owner
 		}
 		return of, err
 	}
 	ttl := min(max(wanted.TTL, leastTTL.Milliseconds()), mostTTL.Milliseconds())
-	return s.openSession(sessionWish{TTL: ttl, Owner: wanted.Owner}, true)
+	return s.openSession(r, sessionWish{TTL: ttl, Owner: wanted.Owner}, true)
 }
 
 // lease returns the lease that is wanted: a new one, or that which an earlier request with the same key
@@ -133,6 +136,11 @@ func (s *Server) take(r *request, of *session, a *attempt) (*lease, error) {
 		// It has left as the lock was granted, would not know that it has it, and would not run the tick.
 		lock.Release(context.WithoutCancel(ctx))
 		return nil, errLeft
+	case wanted.Wait > 0: // the right may have been taken away meanwhile
+		if err := s.admit(r, rights.Lock, wanted.names()); err != nil {
+			lock.Release(context.WithoutCancel(ctx))
+			return nil, err
+		}
 	}
 	if ticks != nil {
 		if err := of.hasRoom(); err != nil { // the session may have ended meanwhile
@@ -207,13 +215,19 @@ func (s *Server) release(w http.ResponseWriter, r *request, l *lease) error {
 	return writeReleased(w, l.release(r.Context()))
 }
 
+// inspected returns the name in GET /v1/locks?name=NAME.
+func inspected(r *request) ([]string, error) {
+	name := r.URL.Query().Get("name")
+	if name == "" {
+		return nil, bad("name=NAME is missing: the lock that is asked about")
+	}
+	return []string{name}, nil
+}
+
 // inspect answers GET /v1/locks?name=NAME.
 func (s *Server) inspect(w http.ResponseWriter, r *request) error {
 	q := r.URL.Query()
 	name := q.Get("name")
-	if name == "" {
-		return bad("name=NAME is missing: the lock that is asked about")
-	}
 	permits := 1
 	if text := q.Get("permits"); text != "" {
 		n, err := strconv.Atoi(text)
@@ -229,12 +243,12 @@ func (s *Server) inspect(w http.ResponseWriter, r *request) error {
 	} else if err != nil {
 		return err
 	}
-	write(w, http.StatusOK, inspected(name, found))
+	write(w, http.StatusOK, inspectionOf(name, found))
 	return nil
 }
 
-// inspected returns who holds a lock, of which each permit was looked at.
-func inspected(name string, permits []*redlock.Inspection) inspection {
+// inspectionOf returns who holds a lock, of which each permit was looked at.
+func inspectionOf(name string, permits []*redlock.Inspection) inspection {
 	a := inspection{Name: name, Holders: []holder{}, Servers: len(permits[0].Nodes)}
 	for _, n := range permits[0].Nodes {
 		if n.Err == nil {

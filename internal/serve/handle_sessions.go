@@ -31,7 +31,7 @@ func (s *Server) newSession(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	wanted.TTL = cmp.Or(wanted.TTL, s.config.TTL.Milliseconds())
-	of, err := s.openSession(wanted, false)
+	of, err := s.openSession(r, wanted, false)
 	if err != nil {
 		return err
 	}
@@ -46,14 +46,14 @@ func (s *Server) newSession(w http.ResponseWriter, r *request) error {
 	return nil
 }
 
-func (s *Server) openSession(wanted sessionWish, isLone bool) (*session, error) {
+func (s *Server) openSession(r *request, wanted sessionWish, isLone bool) (*session, error) {
 	if _, err := duration("ttl_ms", wanted.TTL, leastTTL, mostTTL); err != nil {
 		return nil, err
 	}
 	if err := s.locker.Check(redlock.Owner(wanted.Owner)); err != nil {
 		return nil, blame(err)
 	}
-	return s.table.open(rand.Text(), wanted, isLone)
+	return s.table.open(rand.Text(), r.client.Label, wanted, isLone)
 }
 
 // state returns how the session is, unless it has ended, or was left to another server, which does not know

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/internal/rights"
 	"github.com/redquorum/redquorum/redlock"
 	"github.com/redquorum/redquorum/redlocktest"
 )
@@ -39,8 +40,17 @@ type answer struct {
 // end is when a client must have ended its work.
 func (a answer) end() time.Time { return a.asked.Add(millis(a.lease.ValidFor)) }
 
-// tokens are those of a Config.
-func tokens(all ...string) func() []string { return func() []string { return all } }
+// file is the Rights of a Config, which tests change.
+type file struct {
+	rights.Table
+	wrong error
+}
+
+func (f *file) Current() rights.Table { return f.Table }
+func (f *file) Wrong() error          { return f.wrong }
+
+// tokens are of a client that may do all.
+func tokens(all ...string) Rights { return &file{Table: rights.All(all...)} }
 
 // start returns servers and a Server over them, which is closed with the test.
 func start(t testing.TB, c Config) (*redlocktest.Servers, *Server) {

@@ -272,11 +272,16 @@ func (o *office) wait(ctx context.Context) (left int) {
 	return 0
 }
 
+// ofOffice returns the name of the office: what a request about it must have the right for.
+func (s *Server) ofOffice(*request) ([]string, error) {
+	if s.office == nil {
+		return nil, errNoOffice
+	}
+	return []string{s.config.Office}, nil
+}
+
 // showLeader answers GET /leader: at once, or when the token is not the one that the program has seen.
 func (s *Server) showLeader(w http.ResponseWriter, r *request) error {
-	if s.office == nil {
-		return errNoOffice
-	}
 	seen, wait, err := longPoll(r)
 	if err != nil {
 		return err
@@ -291,9 +296,6 @@ func (s *Server) showLeader(w http.ResponseWriter, r *request) error {
 
 // resign answers DELETE /leader?token=N.
 func (s *Server) resign(w http.ResponseWriter, r *request) error {
-	if s.office == nil {
-		return errNoOffice
-	}
 	text := r.URL.Query().Get("token")
 	token, err := strconv.ParseInt(text, 10, 64)
 	switch {

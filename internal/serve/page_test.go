@@ -352,7 +352,7 @@ func TestReleaseByForce(t *testing.T) {
 			return "deleted", nil
 		}}
 		const token = "0123456789abcdef"
-		_, s := start(t, Config{Page: page, Tokens: tokens(token)})
+		_, s := start(t, Config{Page: page, Rights: tokens(token)})
 		c := &client{t: t, server: s, headers: map[string]string{"Authorization": "Bearer " + token}}
 		const path = "/v1/survey/release"
 		assert.True(t, c.survey("").Releases)
@@ -363,7 +363,7 @@ func TestReleaseByForce(t *testing.T) {
 		}
 		assert.Empty(t, asked)
 		assert.JSONEq(t, `{"done":"deleted"}`, c.ask("POST", path, `{"name":"a","confirm":"a","seen":["1"]}`).body)
-		assert.Equal(t, []ForcedRelease{{Name: "a", Seen: []string{"1"}, By: "192.0.2.1:1234, with the token"}}, asked)
+		assert.Equal(t, []ForcedRelease{{Name: "a", Seen: []string{"1"}, By: "192.0.2.1:1234, with a token"}}, asked)
 		assert.Equal(t, http.StatusConflict, c.ask("POST", path, `{"name":"b","confirm":"b"}`).status)
 
 		c.headers["Origin"] = "http://localhost:3000"

@@ -27,6 +27,8 @@ type problem struct {
 	Holder     *holder  `json:"holder,omitempty"`         // of kind held, if it says who it is
 	InTheWay   []string `json:"in_the_way,omitempty"`     // of several names
 	RetryAfter int64    `json:"retry_after_ms,omitempty"` // a hint
+	Right      string   `json:"right,omitempty"`          // of kind forbidden: what the client would need,
+	Pattern    string   `json:"pattern,omitempty"`        // for this pattern
 }
 
 // Error implements error.

@@ -19,7 +19,7 @@ import (
 func TestARequestAtTheLastMoment(t *testing.T) {
 	served(t, Config{}, func(t *testing.T, _ *redlocktest.Servers, s *Server) {
 		c := open(t, s, "")
-		of, err := s.table.session(c.session)
+		of, err := s.table.session(c.session, "")
 		require.NoError(t, err)
 		of.leave()
 		of.expire() // the goroutine of the timer, which was late
@@ -92,7 +92,7 @@ func TestTheEndOfTheServerIsTheEndOfConnections(t *testing.T) {
 func TestALockThatComesWithTheEnd(t *testing.T) {
 	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		c := open(t, s, "")
-		of, err := s.table.session(c.session)
+		of, err := s.table.session(c.session, "")
 		require.NoError(t, err)
 		lock, err := servers.Locker().TryAcquire(t.Context(), "a")
 		require.NoError(t, err)
@@ -108,7 +108,7 @@ func TestALockThatComesWithTheEnd(t *testing.T) {
 		synctest.Wait()
 		_, err = of.add(lock, grant{}, &attempt{wish: &wish{}})
 		assert.ErrorIs(t, err, errEnding)
-		_, err = s.openSession(sessionWish{TTL: 10_000}, false)
+		_, err = s.openSession(&request{client: anybody}, sessionWish{TTL: 10_000}, false)
 		assert.ErrorIs(t, err, errEnding)
 		of.leave()
 		assert.Equal(t, 1, <-done)
@@ -139,7 +139,7 @@ func TestLoneSessionsEndWithTheirLeases(t *testing.T) {
 func TestALeaseThatIsReleasedBeforeItIsTold(t *testing.T) {
 	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		c := open(t, s, "")
-		of, err := s.table.session(c.session)
+		of, err := s.table.session(c.session, "")
 		require.NoError(t, err)
 		defer of.leave()
 		w := wish{Name: "a"}

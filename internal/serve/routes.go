@@ -4,10 +4,13 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/redquorum/redquorum/internal/rights"
 )
 
 // A handler answers a request, or returns why it does not.
@@ -16,8 +19,20 @@ type handler func(http.ResponseWriter, *request) error
 // A request is one that is being answered.
 type request struct {
 	*http.Request
-	since time.Time // when it came
-	by    *caller
+	since   time.Time // when it came
+	by      *caller
+	client  *rights.Client // whose it is
+	body    []byte
+	wish    wish        // of POST /v1/locks
+	release releaseWish // of POST /v1/survey/release
+}
+
+// A route is what answers a request, and what its client must have the right to do.
+type route struct {
+	answer handler
+	isOpen bool                             // to anybody
+	do     rights.Right                     // with these locks; the rest is for any client that is known, about what is its own
+	with   func(*request) ([]string, error) // nil: with none
 }
 
 // await returns when something has changed, after a time, or when the client sends no more.
@@ -32,21 +47,22 @@ func (r *request) await(changed <-chan struct{}, limit time.Duration) {
 }
 
 // routes returns what answers requests, by method and path. openapi.json describes each.
-func (s *Server) routes() map[string]handler {
-	all := map[string]handler{
-		"POST /v1/sessions":             s.newSession,
-		"GET /v1/session":               s.inSession(s.showSession),
-		"DELETE /v1/session":            s.inSession(s.endSession),
-		"POST /v1/locks":                s.acquire,
-		"GET /v1/locks":                 s.inspect,
-		"GET /v1/locks/{lease}":         s.withLease(s.showLease),
-		"POST /v1/locks/{lease}/extend": s.withLease(s.extend),
-		"DELETE /v1/locks/{lease}":      s.withLease(s.release),
-		"GET /leader":                   s.showLeader,
-		"DELETE /leader":                s.resign,
-		"GET /readyz":                   s.showReady,
-		"GET /healthz":                  fixed("text/plain; charset=utf-8", []byte("ok\n")),
-		"GET /openapi.json":             fixed("application/json", openAPI),
+func (s *Server) routes() map[string]route {
+	all := map[string]route{
+		"POST /v1/sessions":             {answer: s.newSession},
+		"GET /v1/session":               {answer: s.inSession(s.showSession)},
+		"DELETE /v1/session":            {answer: s.inSession(s.endSession)},
+		"POST /v1/locks":                {answer: s.acquire, do: rights.Lock, with: s.wished},
+		"GET /v1/locks":                 {answer: s.inspect, do: rights.Look, with: inspected},
+		"GET /v1/locks/{lease}":         {answer: s.withLease(s.showLease)},
+		"POST /v1/locks/{lease}/extend": {answer: s.withLease(s.extend)},
+		"DELETE /v1/locks/{lease}":      {answer: s.withLease(s.release)},
+		"GET /leader":                   {answer: s.showLeader, do: rights.Lock, with: s.ofOffice},
+		"DELETE /leader":                {answer: s.resign, do: rights.Lock, with: s.ofOffice},
+		"GET /readyz":                   {answer: s.showReady},
+		"GET /healthz":                  {answer: fixed("text/plain; charset=utf-8", []byte("ok\n"))},
+		"GET /metrics":                  {answer: s.showMetrics},
+		"GET /openapi.json":             {answer: fixed("application/json", openAPI)},
 	}
 	if s.config.Page != nil {
 		maps.Copy(all, s.pageRoutes())
@@ -69,30 +85,68 @@ func fixed(kind string, body []byte) handler {
 	}
 }
 
-// newMux returns a handler for the routes. What another server goes on with has no answer from this one:
-// the connection is cut, and the client asks again.
+// newMux returns a handler for the routes, and for paths that are none.
 func (s *Server) newMux() http.Handler {
 	mux := http.NewServeMux()
-	for pattern, answer := range s.routes() {
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			err := answer(w, &request{Request: r, since: time.Now(), by: callerOf(r)})
-			if errors.Is(err, errEnding) && s.leaves.Load() {
-				panic(http.ErrAbortHandler)
-			}
-			if err != nil {
-				problemOf(err).write(w)
-			}
-		})
+	for pattern, of := range s.routes() {
+		mux.HandleFunc(pattern, s.by(of))
 	}
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		if methods := methodsOf(mux, r); methods != "" {
+	mux.HandleFunc("/", s.by(route{answer: func(w http.ResponseWriter, r *request) error {
+		if methods := methodsOf(mux, r.Request); methods != "" {
 			w.Header().Set("Allow", methods)
-			newProblem(http.StatusMethodNotAllowed, kindBad, fmt.Sprintf("%s is for %s, not for %s", r.URL.Path, methods, r.Method)).write(w)
-			return
+			return newProblem(http.StatusMethodNotAllowed, kindBad, fmt.Sprintf("%s is for %s, not for %s", r.URL.Path, methods, r.Method))
 		}
-		newProblem(http.StatusNotFound, kindBad, fmt.Sprintf("there is no %s %s", r.Method, r.URL.Path)).write(w)
-	})
+		return newProblem(http.StatusNotFound, kindBad, fmt.Sprintf("there is no %s %s", r.Method, r.URL.Path))
+	}}))
 	return mux
+}
+
+// by answers by a route. What another server goes on with has no answer from this one: the connection is cut, and
+// the client asks again.
+func (s *Server) by(of route) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		err := s.handle(w, r, of)
+		if errors.Is(err, errEnding) && s.leaves.Load() {
+			panic(http.ErrAbortHandler)
+		}
+		if err != nil {
+			problemOf(err).write(w)
+		}
+	}
+}
+
+// handle is where all requests come by. A client that is not known has nothing read, and one without the right is
+// not answered by the route.
+func (s *Server) handle(w http.ResponseWriter, hr *http.Request, of route) (err error) {
+	r := &request{Request: hr}
+	if !of.isOpen {
+		if err := s.admit(r, "", nil); err != nil {
+			return err
+		}
+	}
+	if r.body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
+		return err
+	}
+	if err := checkText(hr); err != nil {
+		return err
+	}
+	if r.ContentLength != 0 {
+		http.NewResponseController(w).SetReadDeadline(time.Time{})
+	}
+	var stop func()
+	r.Request, stop = withCaller(w, hr)
+	defer stop()
+	r.by, r.since = callerOf(r.Request), time.Now()
+	if of.with != nil {
+		names, err := of.with(r)
+		if err != nil {
+			return err
+		}
+		if err := s.admit(r, of.do, names); err != nil {
+			return err
+		}
+	}
+	return of.answer(w, r)
 }
 
 // methodsOf returns those that there is an answer for, at the path of a request. A ServeMux would say so itself
@@ -115,7 +169,7 @@ func (s *Server) inSession(f func(http.ResponseWriter, *request, *session) error
 		if id == "" {
 			return bad("the header %s is missing: the session of the client, which POST /v1/sessions returns", sessionHeader)
 		}
-		of, err := s.table.session(id)
+		of, err := s.table.session(id, r.client.Label)
 		if err != nil {
 			return err
 		}
@@ -127,7 +181,7 @@ func (s *Server) inSession(f func(http.ResponseWriter, *request, *session) error
 // withLease is inSession for the lease of the path, which names the session, too.
 func (s *Server) withLease(f func(http.ResponseWriter, *request, *lease) error) handler {
 	return func(w http.ResponseWriter, r *request) error {
-		l, err := s.table.lease(r.PathValue("lease"))
+		l, err := s.table.lease(r.PathValue("lease"), r.client.Label)
 		if err != nil {
 			return err
 		}

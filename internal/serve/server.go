@@ -1,10 +1,8 @@
 package serve
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"io"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -17,9 +15,10 @@ import (
 type Config struct {
 	TTL        time.Duration // of locks and sessions whose clients do not say
 	Limits     Limits
-	Tokens     func() []string // of which every request must bear one; nil for none
-	IsLoopback bool            // it listens to this machine only, and refuses what web pages send to it
-	Page       *Page           // at /ui, and what it shows at /v1/survey; nil for none
+	Rights     Rights       // of clients; nil: anybody may do all
+	Log        func(string) // told why clients are refused, once a minute for each; nil for nobody
+	IsLoopback bool         // it listens to this machine only, and refuses what web pages send to it
+	Page       *Page        // at /ui, and what it shows at /v1/survey; nil for none
 
 	Office    string      // for which the server campaigns; empty for none
 	Candidate string      // who it is there, for people
@@ -35,6 +34,8 @@ type Server struct {
 	office *office // nil without Config.Office
 	ready  readiness
 
+	refusals refusals
+
 	waiting context.Context // of those who wait for a lock; ends when the server does
 	end     context.CancelFunc
 	once    sync.Once
@@ -47,6 +48,7 @@ func New(locker *redlock.Locker, c Config) *Server {
 	c.Limits.Leases = cmp.Or(c.Limits.Leases, 1_000)
 	c.Limits.Total = cmp.Or(c.Limits.Total, 100_000)
 	s := &Server{locker: locker, config: c, table: newTable(c.Limits)}
+	s.refusals.count, s.refusals.told = map[string]int64{}, map[string]time.Time{}
 	s.waiting, s.end = context.WithCancel(context.Background())
 	if c.Page != nil {
 		c.Page.start(s.waiting, s.table)
@@ -59,31 +61,15 @@ func New(locker *redlock.Locker, c Config) *Server {
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer within(w, answerWithin) // net/http sends the end of the answer behind this
-	slow := http.NewResponseController(w)
 	if r.ContentLength != 0 {
 		// Not by http.Server.ReadTimeout, which ends the context of requests that wait, too. It stays for what
 		// is not read here: net/http reads that behind the answer.
-		slow.SetReadDeadline(time.Now().Add(bodyWithin))
+		http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyWithin))
 	}
 	if err := s.config.refuses(r); err != nil {
 		problemOf(err).write(w)
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if err != nil {
-		problemOf(err).write(w)
-		return
-	}
-	if err := checkText(r); err != nil {
-		problemOf(err).write(w)
-		return
-	}
-	if r.ContentLength != 0 {
-		slow.SetReadDeadline(time.Time{})
-	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	r, stop := withCaller(w, r)
-	defer stop()
 	s.mux.ServeHTTP(writer{w, s}, r)
 }
 

@@ -16,10 +16,11 @@ import (
 // A session is one client: what it holds, and for how long it is waited for. It lasts while a request of
 // its client is under way, and for its TTL after the last.
 type session struct {
-	id    string
-	ttl   time.Duration
-	owner string // of its leases that have none of their own
-	table *table
+	id     string
+	client string // its label, which no other client has
+	ttl    time.Duration
+	owner  string // of its leases that have none of their own
+	table  *table
 
 	isLone bool // it was made for one lease, and ends with it
 
@@ -78,11 +79,11 @@ func newTable(limits Limits) *table {
 	return &table{limits: limits, sessions: map[string]*session{}, leases: map[string]*lease{}}
 }
 
-// open makes a session with an ID, which may be for one lease. It is for a request that is under way: the
-// caller calls leave.
-func (t *table) open(id string, wanted sessionWish, isLone bool) (*session, error) {
+// open makes a session of a client with an ID, which may be for one lease. It is for a request that is under way:
+// the caller calls leave.
+func (t *table) open(id, client string, wanted sessionWish, isLone bool) (*session, error) {
 	s := &session{
-		id: id, ttl: millis(wanted.TTL), owner: wanted.Owner, isLone: isLone, table: t, mu: &t.mu, requests: 1,
+		id: id, client: client, ttl: millis(wanted.TTL), owner: wanted.Owner, isLone: isLone, table: t, mu: &t.mu, requests: 1,
 		leases: map[string]*lease{}, attempts: map[string]*attempt{}, waits: map[*wish]time.Time{}, changed: make(chan struct{}),
 	}
 	s.idle = time.AfterFunc(s.ttl, s.expire)
@@ -99,23 +100,24 @@ func (t *table) open(id string, wanted sessionWish, isLone bool) (*session, erro
 	return s, nil
 }
 
-// session returns the session for a request that is under way: the caller calls leave.
-func (t *table) session(id string) (*session, error) {
+// session returns the session of a client for a request that is under way: the caller calls leave. One of another
+// client is not there.
+func (t *table) session(id, client string) (*session, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.sessions[id]
-	if s == nil {
+	if s == nil || s.client != client {
 		return nil, errNoSession
 	}
 	return s, s.enterLocked()
 }
 
-// lease returns a lease for a request that is under way: the caller calls leave of its session.
-func (t *table) lease(id string) (*lease, error) {
+// lease returns a lease of a client for a request that is under way: the caller calls leave of its session.
+func (t *table) lease(id, client string) (*lease, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	l := t.leases[id]
-	if l == nil {
+	if l == nil || l.session.client != client {
 		return nil, errNoLease
 	}
 	return l, l.session.enterLocked()

@@ -74,7 +74,7 @@ func TestABodyThatDoesNotCome(t *testing.T) {
 	} {
 		for _, head := range []string{"Content-Length: 100\r\n\r\n{", "Transfer-Encoding: chunked\r\n\r\n5\r\n{"} {
 			synctest.Test(t, func(t *testing.T) {
-				_, s := start(t, Config{Tokens: tokens("0123456789abcdef")})
+				_, s := start(t, Config{Rights: tokens("0123456789abcdef")})
 				c := listen(t, s)()
 				began := time.Now()
 				go fmt.Fprint(c, request, head)

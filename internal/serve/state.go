@@ -23,6 +23,7 @@ const stateVersion = 1
 
 type savedSession struct {
 	ID      string       `json:"id"`
+	Client  string       `json:"client,omitempty"`
 	TTL     int64        `json:"ttl_ms"`
 	Owner   string       `json:"owner"`
 	IsLone  bool         `json:"lone,omitempty"`
@@ -82,7 +83,7 @@ func (s *Server) Leave() State {
 
 // saved returns a session, which is locked.
 func (s *session) saved() savedSession {
-	to := savedSession{ID: s.id, TTL: s.ttl.Milliseconds(), Owner: s.owner, IsLone: s.isLone, Version: s.version, Leases: []savedLease{}}
+	to := savedSession{ID: s.id, Client: s.client, TTL: s.ttl.Milliseconds(), Owner: s.owner, IsLone: s.isLone, Version: s.version, Leases: []savedLease{}}
 	for _, l := range s.leases {
 		at := savedLease{ID: l.id, Key: l.key, Wish: l.wish, Grant: l.granted, Lost: l.lost, Told: max(0, time.Until(l.told).Milliseconds()+1)}
 		switch {
@@ -111,7 +112,7 @@ func (s *Server) Resume(ctx context.Context, left State) (kept, lost int) {
 	var adoptions sync.WaitGroup
 	slots := make(chan struct{}, 64) // adoptions at a time
 	for _, from := range left.Sessions {
-		of, err := s.table.open(from.ID, sessionWish{TTL: from.TTL, Owner: from.Owner}, from.IsLone)
+		of, err := s.table.open(from.ID, from.Client, sessionWish{TTL: from.TTL, Owner: from.Owner}, from.IsLone)
 		if err != nil { // there are fewer than before; the locks expire
 			continue
 		}

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/redquorum/redquorum/internal/rights"
 )
 
 //go:embed ui
@@ -74,11 +76,11 @@ const (
 )
 
 // pageRoutes are those of the page, if there is one.
-func (s *Server) pageRoutes() map[string]handler {
-	return map[string]handler{
-		"GET /ui/":                showFile,
-		"GET /v1/survey":          s.survey,
-		"POST /v1/survey/release": s.releaseByForce,
+func (s *Server) pageRoutes() map[string]route {
+	return map[string]route{
+		"GET /ui/":                {answer: showFile, isOpen: true}, // a browser asks for it without a token
+		"GET /v1/survey":          {answer: s.survey, do: rights.Look, with: surveyed},
+		"POST /v1/survey/release": {answer: s.releaseByForce, do: rights.Force, with: released},
 	}
 }
 
@@ -95,6 +97,14 @@ func showFile(w http.ResponseWriter, r *request) error {
 	within(w, answerWithin)
 	http.FileServerFS(files).ServeHTTP(w, r.Request)
 	return nil
+}
+
+// surveyed returns the name in GET /v1/survey?name=NAME, if there is one.
+func surveyed(r *request) (names []string, err error) {
+	if name := r.URL.Query().Get("name"); name != "" {
+		names = append(names, name)
+	}
+	return names, nil
 }
 
 // survey answers GET /v1/survey: with the last survey, or, as for a session, when there is another than
@@ -129,28 +139,27 @@ func (s *Server) survey(w http.ResponseWriter, r *request) error {
 	if found == nil || err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	a := s.view(found, strings.ToLower(q.Get("filter")))
+	a := s.view(found, r.client, strings.ToLower(q.Get("filter")))
 	a.page(int(min(from, mostLocks)), int(count))
-	a.Events = s.config.Page.events.since(after, func(*Event) bool { return true })
+	a.Events = s.config.Page.events.since(after, func(e *Event) bool { return e.isFor(r.client) })
 	if name := q.Get("name"); name != "" {
-		a.Lock = s.lockView(found, name)
+		a.Lock = s.lockView(found, r.client, name)
 	}
 	write(w, http.StatusOK, a)
 	return nil
 }
 
-// view returns what there is, with all locks that match.
-func (s *Server) view(of *snapshot, filter string) *view {
+// view returns what a client may look at, with all locks that match.
+func (s *Server) view(of *snapshot, c *rights.Client, filter string) *view {
 	a := &view{
 		Version: of.version, Age: time.Since(of.at).Milliseconds(), Took: of.took.Milliseconds(), Error: of.failed,
-		Releases: s.config.Page.Release != nil, Total: len(of.Locks), CutOff: of.CutOff, Servers: of.Servers,
-		Sessions: s.table.view(of.at), Locks: of.Locks,
+		Releases: s.config.Page.Release != nil && len(c.Force) > 0, CutOff: of.CutOff, Servers: of.Servers, Sessions: s.table.view(of.at, c),
 	}
-	if filter != "" {
-		a.Locks = nil
-		for i := range of.Locks {
-			if of.Locks[i].matches(filter) {
-				a.Locks = append(a.Locks, of.Locks[i])
+	for i := range of.Locks {
+		if l := &of.Locks[i]; c.May(rights.Look, l.Name) {
+			a.Total++
+			if l.matches(filter) {
+				a.Locks = append(a.Locks, *l)
 			}
 		}
 	}
@@ -174,41 +183,73 @@ func (a *view) page(from, count int) {
 }
 
 // lockView returns all about one lock.
-func (s *Server) lockView(of *snapshot, name string) *lockView {
+func (s *Server) lockView(of *snapshot, c *rights.Client, name string) *lockView {
 	a := &lockView{Name: name, States: []LockState{}}
 	for _, l := range of.Locks {
 		if l.Name == name {
 			a.States = append(a.States, l)
 		}
 	}
-	a.Events = s.config.Page.events.since(0, func(e *Event) bool { return e.Lock == name })
+	a.Events = s.config.Page.events.since(0, func(e *Event) bool { return e.Lock == name && e.isFor(c) })
 	return a
 }
 
-// view returns what clients have, and for what they have waited since a moment.
-func (t *table) view(since time.Time) sessionsView {
-	all := t.all()
+// view returns what clients have, as far as one of them may look at it, and for what they have waited since a
+// moment.
+func (t *table) view(since time.Time, c *rights.Client) sessionsView {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var all []*session
+	for _, s := range t.sessions {
+		if s.isFor(c) {
+			all = append(all, s)
+		}
+	}
 	slices.SortFunc(all, func(a, b *session) int { return cmp.Or(strings.Compare(a.owner, b.owner), strings.Compare(a.id, b.id)) })
 	a := sessionsView{Total: len(all), First: []sessionView{}}
 	for _, s := range all[:min(len(all), mostSessions)] {
-		a.First = append(a.First, s.view(since))
+		a.First = append(a.First, s.view(since, c))
 	}
 	return a
 }
 
-func (s *session) view(since time.Time) sessionView {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a := sessionView{Owner: s.owner, TTL: s.ttl.Milliseconds(), Requests: s.requests, Total: len(s.leases), Leases: []leaseView{}, Waits: []string{}}
-	for _, l := range s.leases {
-		g := &l.granted
-		a.Leases = append(a.Leases, leaseView{Names: g.Names, Kind: g.Kind, Owner: g.Owner, Fence: g.Fence, Lost: l.lost})
+// shows reports whether a client may see that the session has, or waits for, locks of these names.
+func (s *session) shows(c *rights.Client, names []string) bool {
+	return s.client == c.Label || !slices.ContainsFunc(names, func(name string) bool { return !c.May(rights.Look, name) })
+}
+
+// isFor reports whether a client may see anything of the session, of which the table must be locked.
+func (s *session) isFor(c *rights.Client) bool {
+	if s.client == c.Label || c.MayAll(rights.Look) {
+		return true
 	}
+	for _, l := range s.leases {
+		if s.shows(c, l.granted.Names) {
+			return true
+		}
+	}
+	for w := range s.waits {
+		if s.shows(c, w.names()) {
+			return true
+		}
+	}
+	return false
+}
+
+// view returns what a client may see of the session. The table must be locked.
+func (s *session) view(since time.Time, c *rights.Client) sessionView {
+	a := sessionView{Owner: s.owner, TTL: s.ttl.Milliseconds(), Requests: s.requests, Leases: []leaseView{}, Waits: []string{}}
+	for _, l := range s.leases {
+		if g := &l.granted; s.shows(c, g.Names) {
+			a.Leases = append(a.Leases, leaseView{Names: g.Names, Kind: g.Kind, Owner: g.Owner, Fence: g.Fence, Lost: l.lost})
+		}
+	}
+	a.Total = len(a.Leases)
 	slices.SortFunc(a.Leases, func(a, b leaseView) int { return slices.Compare(a.Names, b.Names) })
 	a.Leases = a.Leases[:min(len(a.Leases), mostLeases)]
 	for w, began := range s.waits {
-		if began.Before(since) {
-			a.Waits = append(a.Waits, w.names()...)
+		if names := w.names(); began.Before(since) && s.shows(c, names) {
+			a.Waits = append(a.Waits, names...)
 		}
 	}
 	slices.Sort(a.Waits)
@@ -224,20 +265,29 @@ type releaseWish struct {
 	Seen    []string `json:"seen"`    // the holders that were shown; others are not released
 }
 
+// released reads the body of POST /v1/survey/release, and returns the name in it.
+func released(r *request) ([]string, error) {
+	switch err := decode(r, &r.release); {
+	case err != nil:
+		return nil, err
+	case r.release.Name == "":
+		return nil, bad(`"name" is missing: which lock is to be released`)
+	case r.release.Confirm != r.release.Name:
+		return nil, bad(`"confirm": the name of the lock is wanted once more`)
+	}
+	return []string{r.release.Name}, nil
+}
+
 // releaseByForce answers POST /v1/survey/release.
 func (s *Server) releaseByForce(w http.ResponseWriter, r *request) error {
-	var wanted releaseWish
-	switch err := decode(r, &wanted); {
-	case s.config.Page.Release == nil:
+	if s.config.Page.Release == nil {
 		return newProblem(http.StatusForbidden, kindForbidden, "this server releases nothing by force (--ui=release)")
-	case err != nil:
-		return err
-	case wanted.Name == "":
-		return bad(`"name" is missing: which lock is to be released`)
-	case wanted.Confirm != wanted.Name:
-		return bad(`"confirm": the name of the lock is wanted once more`)
 	}
-	done, err := s.config.Page.Release(r.Context(), ForcedRelease{Name: wanted.Name, Seen: wanted.Seen, By: s.config.asker(r)})
+	by := s.config.asker(r.Request)
+	if r.client.Label != "" {
+		by += fmt.Sprintf(", who is %q", r.client.Label)
+	}
+	done, err := s.config.Page.Release(r.Context(), ForcedRelease{Name: r.release.Name, Seen: r.release.Seen, By: by})
 	if err != nil {
 		return newProblem(http.StatusConflict, kindConflict, err.Error())
 	}
@@ -246,13 +296,13 @@ func (s *Server) releaseByForce(w http.ResponseWriter, r *request) error {
 }
 
 // asker says from where a request came, and by which right, for the log.
-func (c *Config) asker(r *request) string {
+func (c *Config) asker(r *http.Request) string {
 	from := r.RemoteAddr
 	if wire, ok := r.Context().Value(wireKey{}).(*wire); ok && wire.peer != "" {
 		from = wire.peer
 	}
-	if c.Tokens != nil {
-		from += ", with the token"
+	if r.Header.Get("Authorization") != "" {
+		from += ", with a token"
 	}
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		from += fmt.Sprintf(", with the certificate of %q", r.TLS.PeerCertificates[0].Subject)

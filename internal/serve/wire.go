@@ -97,7 +97,7 @@ const (
 
 // checkText refuses what is said twice around the body, of which only one would count, and what is no text.
 func checkText(r *http.Request) error {
-	for _, header := range []string{sessionHeader, "Idempotency-Key"} {
+	for _, header := range []string{sessionHeader, "Idempotency-Key", "Authorization"} {
 		if n := len(r.Header.Values(header)); n > 1 {
 			return bad("the header %s is there %d times: give it once", header, n)
 		}
@@ -128,11 +128,10 @@ func decode(r *request, into any) error {
 	} else if kind == "" && r.ContentLength != 0 {
 		return bad("the Content-Type is missing, must be application/json")
 	}
-	text, err := io.ReadAll(r.Body)
-	if err != nil || len(bytes.TrimSpace(text)) == 0 {
-		return err
+	if len(bytes.TrimSpace(r.body)) == 0 {
+		return nil
 	}
-	return inWords(json.Unmarshal(text, into, json.RejectUnknownMembers(true)))
+	return inWords(json.Unmarshal(r.body, into, json.RejectUnknownMembers(true)))
 }
 
 // inWords says what is wrong with a body, without Go's words.

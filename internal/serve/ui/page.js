@@ -44,7 +44,7 @@ async function follow() {
     } catch (error) {
       if (error.name === 'AbortError') continue;
       if (error.status === 401) {
-        await login(token && 'This token is not that of the server.');
+        await login(token && 'This token is not known.');
         continue;
       }
       trouble('There is no answer, and what is shown is old: ' + error.message);

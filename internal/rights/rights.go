@@ -1,0 +1,200 @@
+// Package rights says what a client of "redlock serve --tokens" may do. It parses the file, finds the
+// entry of a token or certificate, and decides. It is pure: it reads no file and knows no request.
+//
+//   - label: billing                     # whose sessions and leases these are; shown and logged
+//     sha256: [9f86…, 2c26…]             # of its tokens: two while the one replaces the other
+//     subjects: ["CN=billing,O=Example"] # of its certificates
+//     lock: ["billing/**", "invoice:*"]  # may be locked, and looked at
+//     look: ["**"]                       # may be looked at
+//     force: ["billing/nightly"]         # may be released whoever holds it, and looked at
+package rights
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// A Right is what may be done with a lock.
+type Right string
+
+// The rights. Who may lock a name, or release it by force, may look at it, too.
+const (
+	Look  Right = "look"
+	Lock  Right = "lock"
+	Force Right = "force"
+)
+
+// Every matches each name.
+const Every = "**"
+
+// A Client is one that is known, with what it may do. Label tells clients apart.
+type Client struct {
+	Label             string
+	SHA256            []string
+	Subjects          []string
+	Look, Lock, Force []string // patterns of names
+
+	sums [][]byte // of SHA256
+}
+
+// May reports whether a client may do something with a lock.
+func (c *Client) May(do Right, name string) bool {
+	return slices.ContainsFunc(c.patterns(do), func(p string) bool { return matches(p, name) })
+}
+
+// MayAll is May for whatever names there are.
+func (c *Client) MayAll(do Right) bool { return slices.Contains(c.patterns(do), Every) }
+
+func (c *Client) patterns(do Right) []string {
+	switch do {
+	case Lock:
+		return c.Lock
+	case Force:
+		return c.Force
+	}
+	return slices.Concat(c.Look, c.Lock, c.Force)
+}
+
+// matches reports whether a name is one of a pattern. That is as in path.Match, where * stands for any text
+// without a slash, except that ** at the end stands for any text.
+func matches(pattern, name string) bool {
+	if head, ok := strings.CutSuffix(pattern, Every); ok {
+		return strings.HasPrefix(name, head)
+	}
+	ok, _ := path.Match(pattern, name)
+	return ok
+}
+
+// Pattern returns the pattern that matches a name and no other.
+func Pattern(name string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(name)
+}
+
+// A Table has all clients that are known.
+type Table []Client
+
+// All returns the table of one client, without a label, which has all rights and any of these tokens.
+func All(tokens ...string) Table {
+	c := Client{Lock: []string{Every}, Force: []string{Every}}
+	for _, token := range tokens {
+		sum := sha256.Sum256([]byte(token))
+		c.sums = append(c.sums, sum[:])
+	}
+	return Table{c}
+}
+
+// LeastToken is how many bytes a token has at least. A shorter one could be guessed from its sum.
+const LeastToken = 16
+
+// OfToken returns the client with a token, or nil. It takes as long whatever is given.
+func (t Table) OfToken(token string) (found *Client) {
+	have := sha256.Sum256([]byte(token))
+	for i := range t {
+		for _, sum := range t[i].sums {
+			if subtle.ConstantTimeCompare(have[:], sum) == 1 && len(token) >= LeastToken {
+				found = &t[i]
+			}
+		}
+	}
+	return found
+}
+
+// OfSubject returns the client with the subject of a certificate, or nil.
+func (t Table) OfSubject(subject string) *Client {
+	i := slices.IndexFunc(t, func(c Client) bool { return slices.Contains(c.Subjects, subject) })
+	if i < 0 {
+		return nil
+	}
+	return &t[i]
+}
+
+// line is where YAML is wrong. The decoder's own words are not repeated: they quote what they do not
+// understand, which may be a token.
+var line = regexp.MustCompile(`line \d+`)
+
+// Parse returns the table that a file has.
+func Parse(text []byte) (t Table, err error) {
+	documents := yaml.NewDecoder(bytes.NewReader(text))
+	documents.KnownFields(true)
+	if err := documents.Decode(&t); err != nil && !errors.Is(err, io.EOF) {
+		at := cmp.Or(line.FindString(err.Error()), "some line")
+		return nil, fmt.Errorf("%s: a YAML list of entries is wanted, each with label, sha256, subjects, lock, look, force at most once", at)
+	}
+	if !errors.Is(documents.Decode(new(yaml.Node)), io.EOF) {
+		return nil, errors.New("it has more than one YAML document")
+	}
+	if len(t) == 0 {
+		return nil, errors.New("it has no entry: all clients would be refused")
+	}
+	known := map[string]bool{}
+	for i := range t {
+		if err := t[i].check(known); err != nil {
+			return nil, fmt.Errorf("entry %d: %w", i+1, err)
+		}
+	}
+	return t, nil
+}
+
+// check completes a client, and refuses what cannot be meant. What is taken is in known.
+func (c *Client) check(known map[string]bool) error {
+	take := func(what, text string) error {
+		if known[what+text] {
+			return fmt.Errorf("its %s is there twice in the file", what)
+		}
+		known[what+text] = true
+		return nil
+	}
+	if c.Label == "" || len(c.Label) > 128 || strings.ContainsFunc(c.Label, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return errors.New("its label must have 1 to 128 bytes, all of them printable")
+	}
+	if err := take("label", c.Label); err != nil {
+		return err
+	}
+	if len(c.SHA256)+len(c.Subjects) == 0 {
+		return errors.New("it has neither sha256 nor subjects: no client could use it")
+	}
+	for _, text := range c.SHA256 {
+		sum, err := hex.DecodeString(text)
+		empty := sha256.Sum256(nil)
+		switch {
+		case err != nil || len(sum) != sha256.Size:
+			return errors.New("its sha256 must be the 64 hexadecimal digits that sha256sum prints for a token")
+		case bytes.Equal(sum, empty[:]):
+			return errors.New("its sha256 is that of an empty token")
+		}
+		if err := take("sha256", string(sum)); err != nil {
+			return err
+		}
+		c.sums = append(c.sums, sum)
+	}
+	for _, text := range c.Subjects {
+		if text == "" {
+			return errors.New("one of its subjects is empty")
+		}
+		if err := take("subject", text); err != nil {
+			return err
+		}
+	}
+	for _, p := range slices.Concat(c.Look, c.Lock, c.Force) {
+		head, isPrefix := strings.CutSuffix(p, Every)
+		_, err := path.Match(p, "")
+		if p == "" || !utf8.ValidString(p) || err != nil || isPrefix && strings.ContainsAny(head, `*?[\`) || !isPrefix && strings.Contains(p, Every) {
+			return fmt.Errorf("the pattern %q: write it as for path.Match, or as text with ** at its end", p)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+package rights
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/pure"
+)
+
+func TestRightsAreDecidedWithoutTheWorld(t *testing.T) {
+	t.Parallel()
+	pure.Check(t, pure.Rules{Imports: []string{
+		"bytes", "cmp", "crypto/sha256", "crypto/subtle", "encoding/hex", "errors", "fmt", "io", "path", "regexp", "slices", "strings", "unicode", "unicode/utf8",
+		"go.yaml.in/yaml/v3",
+	}})
+}
+
+func TestMay(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		pattern string
+		yes, no []string
+	}{
+		{"billing", []string{"billing"}, []string{"", "billing2", "Billing", "billing/", "billing\x00", " billing"}},
+		{"billing:*", []string{"billing:", "billing:7", "billing:a:b"}, []string{"billing", "billing:a/b", "x billing:7"}},
+		{"*", []string{"", "a", "ä:b"}, []string{"a/b", "/"}},
+		{"a/*/c", []string{"a/b/c", "a/../c"}, []string{"a/c", "a/b/d/c", "a/b/c/"}},
+		{"job-?", []string{"job-1", "job-ä"}, []string{"job-", "job-12", "job-/"}},
+		{"job-[0-9]", []string{"job-1"}, []string{"job-a", "job-[0-9]"}},
+		{`a\*`, []string{"a*"}, []string{"ab", `a\*`}},
+		{"**", []string{"", "a", "a/b", "**"}, nil},
+		{"billing/**", []string{"billing/", "billing/a/b", "billing/../payroll"}, []string{"billing", "billing2/a", "/billing/a"}},
+	} {
+		of := &Client{Lock: []string{"never-this", c.pattern}}
+		for _, name := range c.yes {
+			assert.True(t, of.May(Lock, name), "%s %q", c.pattern, name)
+			assert.True(t, of.May(Look, name), "%s %q", c.pattern, name)
+			assert.False(t, of.May(Force, name), "%s %q", c.pattern, name)
+		}
+		for _, name := range c.no {
+			assert.False(t, of.May(Lock, name), "%s %q", c.pattern, name)
+			assert.False(t, of.May(Look, name), "%s %q", c.pattern, name)
+		}
+		assert.Equal(t, c.pattern == Every, of.MayAll(Look))
+	}
+	looker := &Client{Look: []string{"a"}}
+	assert.True(t, looker.May(Look, "a"))
+	assert.False(t, looker.May(Lock, "a"))
+	assert.False(t, looker.May(Right("grant"), "b"))
+}
+
+func sum(token string) string {
+	of := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(of[:])
+}
+
+const (
+	first  = "the-first-of-the-tokens"
+	second = "the-second-of-the-tokens"
+)
+
+func TestAClientIsFound(t *testing.T) {
+	t.Parallel()
+	table, err := Parse([]byte(`
+- label: billing
+  sha256: [` + sum(first) + `, ` + strings.ToUpper(sum(second)) + `]
+  lock: ["billing/**"]
+- label: payroll
+  subjects: ["CN=payroll,O=Example"]
+  lock: ["payroll"]
+- label: weak
+  sha256: [` + sum("short") + `]
+`))
+	require.NoError(t, err)
+	for _, token := range []string{first, second} {
+		assert.Equal(t, "billing", table.OfToken(token).Label)
+	}
+	for _, token := range []string{"", "short", first + "\n", strings.ToUpper(first), sum(first)} {
+		assert.Nil(t, table.OfToken(token), token)
+	}
+	assert.Equal(t, "payroll", table.OfSubject("CN=payroll,O=Example").Label)
+	for _, subject := range []string{"", "CN=payroll", "cn=payroll,o=example", "CN=payroll,O=Example,C=DE"} {
+		assert.Nil(t, table.OfSubject(subject), subject)
+	}
+	all := All(first, second)
+	assert.True(t, all.OfToken(second).May(Force, "a/b"))
+	assert.Nil(t, all.OfToken("another-token-of-theirs"))
+}
+
+// TestWrongFiles are refused, and not repeated, because a token may be where its sum should be.
+func TestWrongFiles(t *testing.T) {
+	t.Parallel()
+	entry := "- label: a\n  sha256: [" + sum(first) + "]\n"
+	for text, says := range map[string]string{
+		"":                                "no entry",
+		"[]":                              "no entry",
+		"label: a":                        "line 1: a YAML list",
+		"- " + second:                     "line 1: a YAML list",
+		"- {label: a, label: b}":          "line 1: a YAML list",
+		"- {label: a, sha265: []}":        "line 1: a YAML list",
+		"- label: a\n  sha256: " + second: "line 2: a YAML list",
+		"- label: 'a":                     "a YAML list",
+		entry + "---\n" + entry:           "more than one YAML document",
+		entry + entry:                     "entry 2: its label is there twice",
+		entry + strings.Replace(entry, "label: a", "label: b", 1): "entry 2: its sha256 is there twice",
+		"- sha256: []":                            "entry 1: its label",
+		"- null":                                  "no entry",
+		`- label: "a\nb"`:                         "entry 1: its label",
+		"- label: " + strings.Repeat("x", 129):    "entry 1: its label",
+		"- label: a":                              "entry 1: it has neither",
+		"- {label: a, sha256: [" + second + "]}":  "its sha256 must be the 64",
+		"- {label: a, sha256: [abcd]}":            "its sha256 must be the 64",
+		"- {label: a, sha256: [" + sum("") + "]}": "empty token",
+		"- {label: a, subjects: ['']}":            "one of its subjects is empty",
+		"- {label: a, subjects: [b, b]}":          "its subject is there twice",
+		entry + "  lock: ['']":                    `the pattern ""`,
+		entry + "  look: ['[']":                   `the pattern "["`,
+		entry + `  force: ['a\']`:                 `the pattern "a\\"`,
+		entry + "  lock: ['a**b']":                `the pattern "a**b"`,
+		entry + "  lock: ['a*/**']":               `the pattern "a*/**"`,
+		entry + "  lock: ['***']":                 `the pattern "***"`,
+	} {
+		_, err := Parse([]byte(text))
+		if assert.ErrorContains(t, err, says, text) {
+			assert.NotContains(t, err.Error(), second)
+		}
+	}
+}
+
+// FuzzRights: a file that is taken lets its clients do what its patterns say, and nothing else.
+func FuzzRights(f *testing.F) {
+	f.Add("billing/**", "billing/a", "look")
+	f.Add("a[b-d]*", "ac", "lock")
+	f.Add(`\*`, "*", "force")
+	f.Fuzz(func(t *testing.T, pattern, name, right string) {
+		c := Client{Label: "a", SHA256: []string{sum(first)}, Lock: []string{pattern}}
+		if c.check(map[string]bool{}) != nil {
+			return
+		}
+		if c.May(Force, name) || c.May(Lock, name) != c.May(Look, name) {
+			t.Errorf("%q %q", pattern, name)
+		}
+		head, isPrefix := strings.CutSuffix(pattern, Every)
+		switch {
+		case c.MayAll(Lock) && !c.May(Lock, name),
+			isPrefix && c.May(Lock, name) != strings.HasPrefix(name, head),
+			!isPrefix && c.May(Lock, name) && strings.Count(name, "/") != strings.Count(pattern, "/") && !strings.Contains(pattern, "["),
+			!strings.ContainsAny(pattern, `*?[\`) && c.May(Lock, name) != (name == pattern):
+			t.Errorf("%q %q", pattern, name)
+		}
+		own := Client{Lock: []string{Pattern(name)}}
+		if !own.May(Lock, name) || own.May(Lock, name+"x") || own.May(Lock, "x"+name) {
+			t.Errorf("the pattern of %q is %q", name, Pattern(name))
+		}
+		for _, text := range []string{pattern, name, right, "- label: " + pattern + "\n  " + right + ": [" + name + "]"} {
+			table, err := Parse([]byte(text))
+			if err != nil {
+				continue
+			}
+			for i := range table {
+				if len(table[i].sums)+len(table[i].Subjects) == 0 || table[i].Label == "" {
+					t.Errorf("%q", text)
+				}
+			}
+		}
+	})
+}

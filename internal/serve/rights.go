@@ -1,0 +1,128 @@
+package serve
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redquorum/redquorum/internal/rights"
+)
+
+// Rights say which clients are known, and what each may do. They may change at any time.
+type Rights interface {
+	Current() rights.Table // the last that was right
+	Wrong() error          // why what is there now is not used, or nil
+}
+
+// anybody is the client of a server without Rights.
+var anybody = &rights.All()[0]
+
+var errUnknown = newProblem(http.StatusUnauthorized, kindForbidden,
+	`no client is known by this request: the header "Authorization: Bearer" with a token of the server is missing or wrong`)
+
+// clientOf returns who sends a request: by its token, or without one by its certificate.
+func (s *Server) clientOf(r *http.Request) (*rights.Client, error) {
+	if s.config.Rights == nil {
+		return anybody, nil
+	}
+	var client *rights.Client
+	if given := r.Header.Get("Authorization"); given != "" {
+		token, isBearer := strings.CutPrefix(given, "Bearer ")
+		if client = s.config.Rights.Current().OfToken(token); !isBearer {
+			client = nil
+		}
+	} else if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		client = s.config.Rights.Current().OfSubject(r.TLS.PeerCertificates[0].Subject.String())
+	}
+	if client == nil {
+		s.refused("", "a request without a known token or certificate, from "+s.config.asker(r))
+		return nil, errUnknown
+	}
+	return client, nil
+}
+
+// admit finds who sends a request, and returns why it may not do that with all of these locks, or nil.
+func (s *Server) admit(r *request, do rights.Right, names []string) (err error) {
+	if r.client, err = s.clientOf(r.Request); err != nil {
+		return err
+	}
+	for _, name := range names {
+		if r.client.May(do, name) {
+			continue
+		}
+		p := newProblem(http.StatusForbidden, kindForbidden, fmt.Sprintf("%q may not %s %.200q: its entry in --tokens has no pattern for it", r.client.Label, verbs[do], name))
+		p.Right, p.Pattern = string(do), rights.Pattern(name)
+		s.refused(r.client.Label, p.Detail)
+		return p
+	}
+	return nil
+}
+
+var verbs = map[rights.Right]string{rights.Look: "look at", rights.Lock: "lock", rights.Force: "release by force"}
+
+// isFor reports whether an event may be shown to a client. Several names that were asked for at once are one
+// text in it, which no pattern is for.
+func (e *Event) isFor(c *rights.Client) bool {
+	return e.Lock == "" || c.MayAll(rights.Look) || c.May(rights.Look, e.Lock) && !strings.Contains(e.Lock, ", ")
+}
+
+// Refusals count what was refused, by the label of the client, and empty for one that is not known. They are safe
+// for concurrent use.
+type refusals struct {
+	mu    sync.Mutex
+	count map[string]int64
+	told  map[string]time.Time
+}
+
+// toldEvery is how often the log has a refusal of the same client.
+const toldEvery = time.Minute
+
+// refused counts a refusal, and logs it.
+func (s *Server) refused(label, text string) {
+	if s.refusals.add(label) && s.config.Log != nil {
+		s.config.Log("refused: " + text)
+	}
+}
+
+// add counts a refusal, and reports whether it is to be logged.
+func (r *refusals) add(label string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.count[label]++
+	last, isTold := r.told[label]
+	if isTold && time.Since(last) < toldEvery {
+		return false
+	}
+	r.told[label] = time.Now()
+	return true
+}
+
+// showMetrics answers GET /metrics, in the text format of Prometheus. Refusals of other clients are for those who
+// may look at all names.
+func (s *Server) showMetrics(w http.ResponseWriter, r *request) error {
+	var text strings.Builder
+	s.table.mu.Lock()
+	fmt.Fprintf(&text, "# TYPE redlock_serve_sessions gauge\nredlock_serve_sessions %d\n", len(s.table.sessions))
+	fmt.Fprintf(&text, "# TYPE redlock_serve_leases gauge\nredlock_serve_leases %d\n", len(s.table.leases))
+	s.table.mu.Unlock()
+	if of := s.config.Rights; of != nil {
+		wrong := 0
+		if of.Wrong() != nil {
+			wrong = 1
+		}
+		fmt.Fprintf(&text, "# TYPE redlock_serve_rights_wrong gauge\nredlock_serve_rights_wrong %d\n", wrong)
+	}
+	fmt.Fprintf(&text, "# TYPE redlock_serve_refused_total counter\n")
+	s.refusals.mu.Lock()
+	for _, label := range slices.Sorted(maps.Keys(s.refusals.count)) {
+		if label == r.client.Label || r.client.MayAll(rights.Look) {
+			fmt.Fprintf(&text, "redlock_serve_refused_total{client=%q} %d\n", label, s.refusals.count[label])
+		}
+	}
+	s.refusals.mu.Unlock()
+	return fixed("text/plain; version=0.0.4; charset=utf-8", []byte(text.String()))(w, r)
+}
