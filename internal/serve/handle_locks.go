@@ -137,7 +137,7 @@ func (s *Server) take(r *request, of *session, a *attempt) (*lease, error) {
 		lock.Release(context.WithoutCancel(ctx))
 		return nil, errLeft
 	case wanted.Wait > 0: // the right may have been taken away meanwhile
-		if err := s.admit(r, rights.Lock, wanted.names()); err != nil {
+		if err := s.mayStill(r, rights.Lock, wanted.names()); err != nil {
 			lock.Release(context.WithoutCancel(ctx))
 			return nil, err
 		}

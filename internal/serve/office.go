@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/election"
+	"github.com/redquorum/redquorum/internal/rights"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -288,6 +289,9 @@ func (s *Server) showLeader(w http.ResponseWriter, r *request) error {
 	}
 	if wait > 0 {
 		s.office.await(r, seen, wait)
+		if err := s.mayStill(r, rights.Lock, []string{s.config.Office}); err != nil {
+			return err
+		}
 	}
 	a := s.office.tell(r.since)
 	write(w, statusOf(a.Leader), a)

@@ -45,11 +45,8 @@ func (s *Server) clientOf(r *http.Request) (*rights.Client, error) {
 	return client, nil
 }
 
-// admit finds who sends a request, and returns why it may not do that with all of these locks, or nil.
-func (s *Server) admit(r *request, do rights.Right, names []string) (err error) {
-	if r.client, err = s.clientOf(r.Request); err != nil {
-		return err
-	}
+// may returns why the client of a request may not do something with all of these locks, or nil.
+func (s *Server) may(r *request, do rights.Right, names []string) error {
 	for _, name := range names {
 		if r.client.May(do, name) {
 			continue
@@ -60,6 +57,14 @@ func (s *Server) admit(r *request, do rights.Right, names []string) (err error) 
 		return p
 	}
 	return nil
+}
+
+// mayStill is may by the rights of now, for a request that has waited.
+func (s *Server) mayStill(r *request, do rights.Right, names []string) (err error) {
+	if r.client, err = s.clientOf(r.Request); err != nil {
+		return err
+	}
+	return s.may(r, do, names)
 }
 
 var verbs = map[rights.Right]string{rights.Look: "look at", rights.Lock: "lock", rights.Force: "release by force"}

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -229,12 +230,21 @@ func TestRightsAreThoseOfTheMoment(t *testing.T) {
 		assert.Equal(t, "payroll", a.problem.Pattern)
 		assert.True(t, free(t, servers, "payroll"))
 
+		f.Table[1].Lock = []string{"billing/office"}
+		var leads leaderAnswer
+		require.NoError(t, json.Unmarshal([]byte(payroll.ask("GET", "/leader", "").body), &leads))
+		require.True(t, leads.Leader)
+		go func() { waits <- payroll.ask("GET", "/leader?wait_ms=60000&seen="+text(leads.Token), "") }()
+		synctest.Wait()
+		f.Table[1].Lock = nil
+		assert.Equal(t, http.StatusForbidden, (<-waits).status)
+
 		f.Table = f.Table[:1]
 		assert.Equal(t, http.StatusUnauthorized, payroll.ask("GET", "/healthz", "").status)
 		f.wrong = errors.New("line 3")
 		f.Table[0].Look = []string{"**"}
 		counts := billing.ask("GET", "/metrics", "").body
-		for _, want := range []string{`_rights_wrong 1`, `_sessions 1`, `_leases 1`, `_refused_total{client="payroll"} 1`, `_refused_total{client=""} 1`} {
+		for _, want := range []string{`_rights_wrong 1`, `_sessions 1`, `_leases 1`, `_refused_total{client="payroll"} 2`, `_refused_total{client=""} 1`} {
 			assert.Contains(t, counts, "\nredlock_serve"+want+"\n")
 		}
 	})

@@ -120,7 +120,7 @@ func (s *Server) by(of route) http.HandlerFunc {
 func (s *Server) handle(w http.ResponseWriter, hr *http.Request, of route) (err error) {
 	r := &request{Request: hr}
 	if !of.isOpen {
-		if err := s.admit(r, "", nil); err != nil {
+		if r.client, err = s.clientOf(hr); err != nil {
 			return err
 		}
 	}
@@ -142,7 +142,7 @@ func (s *Server) handle(w http.ResponseWriter, hr *http.Request, of route) (err 
 		if err != nil {
 			return err
 		}
-		if err := s.admit(r, of.do, names); err != nil {
+		if err := s.may(r, of.do, names); err != nil {
 			return err
 		}
 	}
