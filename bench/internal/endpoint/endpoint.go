@@ -3,11 +3,8 @@
 package endpoint
 
 import (
-	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"regexp"
 	"strings"
@@ -15,13 +12,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// An Endpoint is the address of a server and its login, as go-redis has them.
-type Endpoint struct{ *redis.Options }
-
 // ParseAll reads the URLs of all servers, of which there must be one at least. Errors do not show
 // them, because they may hold passwords.
-func ParseAll(urls []string) ([]Endpoint, error) {
-	var all []Endpoint
+func ParseAll(urls []string) ([]*redis.Options, error) {
+	var all []*redis.Options
 	for i, raw := range urls {
 		if u, err := url.Parse(raw); err == nil && u.Scheme == "redis" && u.Hostname() == "" {
 			raw = strings.Replace(raw, u.Host, "localhost"+u.Host, 1)
@@ -30,20 +24,12 @@ func ParseAll(urls []string) ([]Endpoint, error) {
 		if err != nil {
 			return nil, fmt.Errorf("URL %d: not of the form redis://[user:password@]host[:port][/database], rediss:// or unix:///path", i+1)
 		}
-		all = append(all, Endpoint{options})
+		all = append(all, options)
 	}
 	if len(all) == 0 {
 		return nil, errors.New("no servers")
 	}
 	return all, nil
-}
-
-// Dial connects, and does not log in.
-func (e Endpoint) Dial(ctx context.Context) (net.Conn, error) {
-	if e.TLSConfig != nil {
-		return (&tls.Dialer{Config: e.TLSConfig}).DialContext(ctx, e.Network, e.Addr)
-	}
-	return new(net.Dialer).DialContext(ctx, e.Network, e.Addr)
 }
 
 // A Scrubber takes passwords out of texts: those of some URLs, and all text that stands where a URL has

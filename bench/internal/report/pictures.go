@@ -106,7 +106,7 @@ func (v view) throughput() *drawing {
 	l.titles(sums)
 	for i, s := range sums {
 		rate, in := s.PerSecond(), l.in(i)
-		l.rect(box{x.from, in.from + 2, x.at(rate.Median/first) - x.from, l.plot - 4}, "bar "+v.fill(s.Subject.Name))
+		l.rect(box{x.from, in.from + 2, x.at(rate.Median/first) - x.from, l.plot - 4}, "bar "+v.colour(s.Subject.Name))
 		l.spread(x, record.Spread{Min: rate.Min / first, Max: rate.Max / first}, l.middle(i))
 		l.line(xy{x.at(1), in.from - 1}, xy{x.at(1), in.to + 1}, "one")
 		l.text(xy{firstFigure, l.base(i)}, "end bold", ratio(s.Ratio))
@@ -139,24 +139,24 @@ func (v view) latency() *drawing {
 	l.titles(sums)
 	left := margin
 	for _, m := range marks {
-		m.draw(d, xy{left + 7, 16}, "f6")
+		m.draw(d, xy{left + 7, 16}, "c6")
 		left = l.key(left, m.name)
 	}
 	l.text(xy{firstFigure, 21}, "end muted small", "p50")
 	l.text(xy{secondFigure, 21}, "end muted small", "p99")
 	for i, s := range sums {
-		y, fill, stroke := l.middle(i), v.fill(s.Subject.Name), v.stroke(s.Subject.Name)
+		y, colour := l.middle(i), v.colour(s.Subject.Name)
 		if s.Acquire(1).Max == 0 {
 			l.text(xy{x.from, y + 5}, "muted", "acquired nothing")
 			continue
 		}
 		at := func(m mark) xy { return xy{x.at(m.of(s)), y} }
-		l.line(at(marks[0]), at(marks[2]), "range "+stroke)
-		l.line(at(marks[0]), at(marks[1]), "thick "+stroke)
+		l.line(at(marks[0]), at(marks[2]), "range "+colour)
+		l.line(at(marks[0]), at(marks[1]), "thick "+colour)
 		l.spread(x, s.Acquire(0.5), y)
 		l.spread(x, s.Acquire(0.99), y)
 		for _, m := range slices.Backward(marks[:]) { // p50 lies on top
-			m.draw(d, at(m), fill)
+			m.draw(d, at(m), colour)
 		}
 		l.text(xy{firstFigure, l.base(i)}, "end bold", span(s.Acquire(0.5).Median))
 		l.text(xy{secondFigure, l.base(i)}, "end", span(s.Acquire(0.99).Median))
@@ -168,20 +168,20 @@ func (v view) latency() *drawing {
 type mark struct {
 	name string
 	of   func(record.Summary) float64
-	draw func(d *drawing, at xy, fill string)
+	draw func(d *drawing, at xy, colour string)
 }
 
 // marks are in the order in which they stand in a lane.
 var marks = [...]mark{
-	{"p50", func(s record.Summary) float64 { return s.Acquire(0.5).Median }, func(d *drawing, at xy, fill string) {
-		d.circle(at, 6.5, "mark "+fill)
+	{"p50", func(s record.Summary) float64 { return s.Acquire(0.5).Median }, func(d *drawing, at xy, colour string) {
+		d.circle(at, 6.5, "mark "+colour)
 	}},
-	{"p99", func(s record.Summary) float64 { return s.Acquire(0.99).Median }, func(d *drawing, at xy, fill string) {
-		d.rect(box{at.x - 2.5, at.y - 8, 5, 16}, "mark "+fill)
+	{"p99", func(s record.Summary) float64 { return s.Acquire(0.99).Median }, func(d *drawing, at xy, colour string) {
+		d.rect(box{at.x - 2.5, at.y - 8, 5, 16}, "mark "+colour)
 	}},
 	// The median of maxima would hide a stall.
-	{"maximum of all rounds", func(s record.Summary) float64 { return s.Acquire(1).Max }, func(d *drawing, at xy, fill string) {
-		d.circle(at, 4, "hollow "+strings.Replace(fill, "f", "l", 1))
+	{"maximum of all rounds", func(s record.Summary) float64 { return s.Acquire(1).Max }, func(d *drawing, at xy, colour string) {
+		d.circle(at, 4, "hollow "+colour)
 	}},
 }
 
@@ -232,7 +232,7 @@ func (v view) throughFault() *drawing {
 			line.to(xy{x.at(from), at})
 			line.to(xy{x.at(from + float64(record.SliceLength)), at})
 		}
-		d.trace(&line, "line "+v.stroke(s.Subject.Name))
+		d.trace(&line, "line "+v.colour(s.Subject.Name))
 		if f := s.Trials[0].Fault; f != nil && f.Without > 0 {
 			d.text(xy{secondFigure, l.base(i)}, "end", "no lock for "+span(float64(f.Without)))
 		}
@@ -265,7 +265,7 @@ func (v view) scaling() *drawing {
 	l := lanes{drawing: d, top: 34, count: len(points), plot: 24}
 	left := margin
 	for _, s := range v.run.Subjects {
-		d.circle(xy{left + 7, 16}, 5, "mark "+v.fill(s.Name))
+		d.circle(xy{left + 7, 16}, 5, "mark "+v.colour(s.Name))
 		left = l.key(left, s.Title)
 	}
 	for i, p := range points {
@@ -314,9 +314,9 @@ func (v view) dots(l lanes, points []string, m metric) {
 			figure := m.of(v.sums[at])
 			line.to(xy{x.at(figure.Median), l.middle(i)})
 			marks.spread(x, figure, l.middle(i))
-			marks.circle(xy{x.at(figure.Median), l.middle(i)}, 5, "mark "+v.fill(subject.Name))
+			marks.circle(xy{x.at(figure.Median), l.middle(i)}, 5, "mark "+v.colour(subject.Name))
 		}
-		l.trace(&line, "line "+v.stroke(subject.Name))
+		l.trace(&line, "line "+v.colour(subject.Name))
 		l.body.Write(marks.body.Bytes())
 	}
 }

@@ -223,7 +223,7 @@ func TestASubjectHasALaneOfItsOwn(t *testing.T) {
 	t.Parallel()
 	svg := string(SVGs(made("pause", 1, faulty))[0].SVG)
 	var lanes []extent
-	for _, path := range regexp.MustCompile(`<path d="([^"]*)" class="line l`).FindAllStringSubmatch(svg, -1) {
+	for _, path := range regexp.MustCompile(`<path d="([^"]*)" class="line c`).FindAllStringSubmatch(svg, -1) {
 		lane := extent{math.Inf(1), math.Inf(-1)}
 		for _, point := range regexp.MustCompile(`[ML][\d.]+ ([\d.]+)`).FindAllStringSubmatch(path[1], -1) {
 			y, err := strconv.ParseFloat(point[1], 64)
@@ -243,5 +243,5 @@ func TestASubjectHasOneColour(t *testing.T) {
 		run.Subjects = append(run.Subjects, record.Subject{Name: fmt.Sprint(i)})
 	}
 	v := look(run)
-	assert.Equal(t, []string{"f0", "l1", "f1", "l3"}, []string{v.fill("ours"), v.stroke("theirs"), v.fill("7"), v.stroke("9")})
+	assert.Equal(t, []string{"c0", "c1", "c1", "c3"}, []string{v.colour("ours"), v.colour("theirs"), v.colour("7"), v.colour("9")})
 }

@@ -16,16 +16,12 @@ type view struct {
 
 func look(run record.Run) view { return view{run, run.Summaries()} }
 
-// rank is the subject's place in the run, from which its colour follows. It does not depend on
-// which subjects one picture shows.
-func (v view) rank(name string) int {
-	return slices.IndexFunc(v.run.Subjects, func(s record.Subject) bool { return s.Name == name })
+// colour is the class of all that is the subject's. It follows from its place in the run, and does not
+// depend on which subjects one picture shows. Beyond eight subjects colours come again.
+func (v view) colour(name string) string {
+	rank := slices.IndexFunc(v.run.Subjects, func(s record.Subject) bool { return s.Name == name })
+	return fmt.Sprintf("c%d", rank%8)
 }
-
-// stroke is the class of the subject's lines, and fill that of its areas. Beyond eight subjects colours
-// come again.
-func (v view) stroke(name string) string { return fmt.Sprintf("l%d", v.rank(name)%8) }
-func (v view) fill(name string) string   { return fmt.Sprintf("f%d", v.rank(name)%8) }
 
 // sweep says that there is more than one point to compare.
 func (v view) sweep() bool { return len(v.run.Points()) > 1 }

@@ -44,7 +44,7 @@ func Dial(ctx context.Context, urls []string) (*Watch, error) {
 	for _, e := range endpoints {
 		e.ContextTimeoutEnabled = true
 		e.DialTimeout, e.ReadTimeout, e.WriteTimeout = askTimeout, askTimeout, askTimeout
-		w.nodes = append(w.nodes, redis.NewClient(e.Options))
+		w.nodes = append(w.nodes, redis.NewClient(e))
 	}
 	err = w.each(ctx, askTimeout, func(ctx context.Context, _ int, n *redis.Client) error { return n.Ping(ctx).Err() })
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	goredislib "github.com/redis/go-redis/v9"
 
 	"github.com/redquorum/redquorum/bench/internal/endpoint"
 	"github.com/redquorum/redquorum/bench/internal/record"
@@ -212,13 +213,13 @@ type limitConn struct {
 }
 
 // limitConnect leaves to redigo what happens once a connection.
-func limitConnect(ctx context.Context, e endpoint.Endpoint) (*limitConn, error) {
+func limitConnect(ctx context.Context, e *goredislib.Options) (*limitConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	c := &limitConn{address: e.Addr}
 	r, err := redis.DialContext(ctx, e.Network, e.Addr, redis.DialUsername(e.Username), redis.DialPassword(e.Password), redis.DialDatabase(e.DB),
 		redis.DialContextFunc(func(ctx context.Context, _, _ string) (conn net.Conn, err error) {
-			conn, err = e.Dial(ctx)
+			conn, err = goredislib.NewDialer(e)(ctx, e.Network, e.Addr)
 			c.Conn = conn
 			return conn, err
 		}))

@@ -31,7 +31,7 @@ func redsyncs() []Spec {
 }
 
 // connect makes redsync's pool for one server, and what closes it.
-type connect func(e endpoint.Endpoint, cfg Config) (pool redis.Pool, stop func() error)
+type connect func(e *goredislib.Options, cfg Config) (pool redis.Pool, stop func() error)
 
 // ofRedsync makes a subject of redsync, whose Title names the variant.
 func ofRedsync(s record.Subject, connect connect, opts ...redsync.Option) Spec {
@@ -96,7 +96,7 @@ const redigoNote = "Pooled connections, enough idle ones that none is dialled an
 	"redigo has no timeouts by default, so that a hung server would block it for good: here connecting, reading and writing end after 500 ms, or a quarter of the TTL."
 
 // openRedigo is redsync's pool over redigo's.
-func openRedigo(e endpoint.Endpoint, cfg Config) (redis.Pool, func() error) {
+func openRedigo(e *goredislib.Options, cfg Config) (redis.Pool, func() error) {
 	timeout := min(cfg.TTL/4, 500*time.Millisecond)
 	pool := &redigolib.Pool{
 		// With fail-fast, requests of earlier cycles are under way as well.
@@ -116,15 +116,15 @@ func openRedigo(e endpoint.Endpoint, cfg Config) (redis.Pool, func() error) {
 const goredisNote = "go-redis with its defaults (reads end after 5 s), but a connection for each caller."
 
 // openGoredis is redsync's pool over go-redis.
-func openGoredis(e endpoint.Endpoint, cfg Config) (redis.Pool, func() error) {
+func openGoredis(e *goredislib.Options, cfg Config) (redis.Pool, func() error) {
 	client := newGoredis(e, cfg)
 	return goredis.NewPool(client), client.Close
 }
 
 // newGoredis turns go-redis's log off: a line for each server that is down, which the errors say as
 // well.
-func newGoredis(e endpoint.Endpoint, cfg Config) *goredislib.Client {
+func newGoredis(e *goredislib.Options, cfg Config) *goredislib.Client {
 	logging.Disable()
 	e.PoolSize = max(cfg.Callers, 16)
-	return goredislib.NewClient(e.Options)
+	return goredislib.NewClient(e)
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidislock"
 
@@ -38,7 +39,7 @@ func ofRueidislock() Spec {
 	}
 }
 
-func newRueidislock(e endpoint.Endpoint, ttl time.Duration) (rueidislock.Locker, error) {
+func newRueidislock(e *redis.Options, ttl time.Duration) (rueidislock.Locker, error) {
 	option := rueidislock.LockerOption{
 		KeyMajority: 1, NoLoopTracking: true, KeyValidity: ttl,
 		ClientOption: rueidis.ClientOption{
