@@ -43,8 +43,7 @@ func violations(t record.Trial) int64 { return t.Violations }
 func checked(t record.Trial) int64    { return t.Checked }
 func cycles(t record.Trial) int64     { return t.Cycles }
 
-// problems come before all figures: a lock that two had at once, a subject that
-// did nothing at all.
+// problems come before all figures: a lock that two had at once, a subject that did nothing at all.
 func (v view) problems() []string {
 	var all []string
 	for _, s := range v.sums {

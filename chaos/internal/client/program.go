@@ -95,15 +95,12 @@ func openProgram(c Config, log *history.Log, fail func()) (*program, error) {
 // read passes on what the program says, line by line.
 func (p *program) read() {
 	defer close(p.lines)
-	in := bufio.NewReaderSize(p.stdout, longestLine)
-	for {
-		line, err := in.ReadSlice('\n')
-		p.tooLong = errors.Is(err, bufio.ErrBufferFull)
-		if err != nil {
-			return
-		}
-		p.lines <- strings.TrimSpace(string(line))
+	in := bufio.NewScanner(p.stdout)
+	in.Buffer(nil, longestLine)
+	for in.Scan() {
+		p.lines <- strings.TrimSpace(in.Text())
 	}
+	p.tooLong = errors.Is(in.Err(), bufio.ErrTooLong)
 }
 
 // ask makes a request and returns the answer, which may take for longer than others by extra. It

@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -82,7 +81,6 @@ func Run(ctx context.Context, plan Plan, w World) error {
 // play makes a fault, waits, and undoes it.
 func (w World) play(ctx context.Context, s Step) error {
 	whole := context.WithoutCancel(ctx) // a fault that was begun is brought to its end
-	struck := w.struck(s)
 	inject, heal := w.actions(s)
 	each := func(do action) error {
 		return fleet.Parallel(len(s.Victims), func(i int) error { return do(whole, s.Victims[i]) })
@@ -102,9 +100,6 @@ func (w World) play(ctx context.Context, s Step) error {
 	e.At, e.Kind, e.Text = history.Now(), history.Healed, ""
 	if profiles[s.Kind].forgets {
 		e.Until = e.At + int64(w.Quarantine)
-	}
-	if after := w.struck(s); after > 0 {
-		e.Text = fmt.Sprintf("%d pieces were struck", after-struck)
 	}
 	return w.Log.Add(e)
 }
@@ -140,7 +135,10 @@ func (w World) actions(s Step) (inject, heal action) {
 	mode, way, _ := strings.Cut(string(s.Kind), "-")
 	d := map[string]relay.Direction{"requests": relay.Requests, "replies": relay.Replies, "answers": relay.Replies}[way]
 	f := relay.Fault{Mode: map[string]relay.Mode{"drop": relay.Drop, "delay": relay.Delay, "hold": relay.Hold}[mode], By: s.By}
-	relays := w.relays(s.Kind)
+	relays := w.Relays
+	if s.Kind.of() == daemons {
+		relays = w.Answers
+	}
 	return func(_ context.Context, i int) error { relays[i].Break(d, f); return nil },
 		func(_ context.Context, i int) error { relays[i].Heal(); return nil }
 }
@@ -151,27 +149,6 @@ func (w World) restart(ctx context.Context, i int) error {
 		memory = fleet.Lost
 	}
 	return w.Fleet.Restart(ctx, i, memory)
-}
-
-// struck is how many pieces of traffic the relays of a step's victims have struck so far.
-func (w World) struck(s Step) (n int64) {
-	for _, i := range s.Victims {
-		if relays := w.relays(s.Kind); relays != nil {
-			n += relays[i].Struck()
-		}
-	}
-	return n
-}
-
-// relays are those that a kind of fault happens to, if it does.
-func (w World) relays(k Kind) []*relay.Relay {
-	switch {
-	case slices.Contains(network, k):
-		return w.Relays
-	case k == DelayAnswers, k == HoldAnswers:
-		return w.Answers
-	}
-	return nil
 }
 
 // sleep reports whether it slept to the end.
