@@ -59,19 +59,3 @@ func TestServersThatAreNotThere(t *testing.T) {
 		})
 	}
 }
-
-func TestURLsAreCheckedWithoutRepeatingPasswords(t *testing.T) {
-	t.Parallel()
-	for _, bad := range []string{"redis://user:secret@host:port", "user:secret@host:1", "http://:secret@host", "redis://:secret@host/x"} {
-		for _, s := range All() {
-			var err error
-			if s.Drive != nil {
-				err = s.Drive(t.Context(), []string{bad}, Config{TTL: ttl, Callers: 1}, nil)
-			} else {
-				_, err = s.Open(t.Context(), []string{bad}, Config{TTL: ttl, Callers: 1})
-			}
-			require.Error(t, err, "%s: %s", s.Name, bad)
-			assert.NotContains(t, err.Error(), "secret", s.Name)
-		}
-	}
-}
