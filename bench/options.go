@@ -140,9 +140,6 @@ func (o *options) settle() error {
 	if o.rounds < 1 || l.Duration <= 0 || l.Warmup < 0 || l.Nodes < 1 {
 		return errors.New("--rounds, --duration and --n must be above zero, --warmup not below it")
 	}
-	if l.Callers < 1 || l.Processes < 1 || l.Callers < l.Processes {
-		return fmt.Errorf("--callers %d, --processes %d: every process needs a caller", l.Callers, l.Processes)
-	}
 	if !(l.Rate >= 0) || math.IsInf(l.Rate, 1) || l.Hold < 0 || l.Held < 0 || l.Patience < 0 {
 		return errors.New("--rate must be a number, and neither it nor --hold, --held or --patience below zero")
 	}
@@ -169,8 +166,8 @@ func (o *options) settle() error {
 		if err := o.planned.Fits(p.Nodes, p.Duration); err != nil {
 			return fmt.Errorf("--fault: %w", err)
 		}
-		if p.Callers < p.Processes {
-			return fmt.Errorf("--sweep %s, --callers %d: every process needs a caller", p.Point, p.Callers)
+		if p.Processes < 1 || p.Callers < p.Processes {
+			return fmt.Errorf("--callers %d, --processes %d: every process needs a caller", p.Callers, p.Processes)
 		}
 		if p.Held > 0 && (p.Rate > 0 || p.Hold > 0) {
 			return errors.New("--held locks are held all the time, so there are no cycles: leave out --rate and --hold")

@@ -129,7 +129,7 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		{[]string{"--sweep", "callers=1,,2"}, []string{`""`, "number above zero"}},
 		{[]string{"--sweep", "length=3"}, []string{"16 to 65536"}},
 		{[]string{"--length", "3"}, []string{"--length", "16 to 65536"}},
-		{[]string{"--sweep", "processes=1,65"}, []string{"--sweep processes=65", "--callers 64"}},
+		{[]string{"--sweep", "processes=1,65"}, []string{"--processes 65", "--callers 64"}},
 		{[]string{"--sweep", "nodes=3", "--sweep", "nodes=5"}, []string{"a sweep of nodes already"}},
 		{[]string{"--subjects", "limit", "--length", "64"}, []string{"limit", "--length"}},
 		{[]string{"--sweep", "callers=0"}, []string{`"0"`, "number above zero"}},

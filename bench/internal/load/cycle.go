@@ -47,9 +47,6 @@ func (c *client) cycleTrial(ctx context.Context, spec subject.Spec, cfg subject.
 	if schedule != nil {
 		cs.rec.notBegun(schedule.notBegun())
 	}
-	if load.Patience > 0 {
-		measured.ours += timeoutAllocs
-	}
 	return cs.rec.close(measured, stuck), nil
 }
 
@@ -158,10 +155,6 @@ func (c *caller) acquire(name string) (subject.Lock, error) {
 	defer cancel()
 	return c.client.Acquire(ctx, name)
 }
-
-// timeoutAllocs is how many heap objects a context with a timeout takes, before any library looks
-// at it. They are not counted.
-const timeoutAllocs = 4
 
 // keep waits for as long as the lock should be held. If it is lost meanwhile, its release says so.
 func (c *caller) keep() {

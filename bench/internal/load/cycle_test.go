@@ -191,11 +191,3 @@ func TestACycleAllocatesNothing(t *testing.T) {
 		assert.Zero(t, testing.AllocsPerRun(1000, func() { c.cycle(time.Now()) }), names)
 	}
 }
-
-func TestATimeoutAllocatesWhatIsTakenOff(t *testing.T) {
-	c := alone(t, "own")
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	c.asking, c.waitFor = ctx, time.Hour
-	assert.EqualValues(t, timeoutAllocs, testing.AllocsPerRun(1000, func() { c.cycle(time.Now()) }))
-}

@@ -17,11 +17,10 @@ type meter struct {
 	file    *os.File // of the profile
 }
 
-// metered is what a meter has measured, and ours how many of the allocations of each cycle are the
-// benchmark's own.
+// metered is what a meter has measured.
 type metered struct {
-	cpu          time.Duration
-	allocs, ours int64
+	cpu    time.Duration
+	allocs int64
 }
 
 func (c *client) meter() *meter {

@@ -112,6 +112,6 @@ func (r *recorder) close(measured metered, stuck int) message {
 		count(t.Errors, "a caller was still in the library # s after the end", int64(stuck))
 	}
 	t.Cycles, t.Outcomes[record.OK], t.Outcomes[record.Failed] = r.ok, r.ok, r.failed
-	t.CPU, t.Allocs = measured.cpu, max(0, measured.allocs-measured.ours*(r.ok+r.failed))
+	t.CPU, t.Allocs = measured.cpu, measured.allocs
 	return message{Trial: t, Holds: encodeHolds(r.holds)}
 }
