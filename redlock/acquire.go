@@ -59,7 +59,7 @@ type call struct {
 	room     *Lock           // for the first try, allocated with the call; nil: it is used
 }
 
-// acquire is all ways to get a lock. What is asked for has the names, and how they are wanted.
+// acquire is behind all ways to get a lock. asked has the names, and how they are wanted.
 func (l *Locker) acquire(ctx context.Context, asked *call, opts []Option) (*Lock, error) {
 	c, err := l.begin(ctx, asked, opts)
 	if err != nil {
@@ -111,7 +111,7 @@ func (l *Locker) begin(ctx context.Context, asked *call, opts []Option) (*call, 
 	return c, nil
 }
 
-// about is the call of a request about a name that is no acquisition, or why that is refused.
+// about returns the call of a request that is no acquisition, or why the request is refused.
 func (l *Locker) about(ctx context.Context, op protocol.Op, name string) (*call, error) {
 	if ctx == nil {
 		return nil, nilContext(op, name)
@@ -214,8 +214,8 @@ func (c *call) take() (*Lock, error) {
 	return k, k.takePermits()
 }
 
-// enterAll returns what the Lock is to consist of, in the order in which all clients take it. It makes sure of the
-// Locker's presence in each group.
+// enterAll returns the parts of the Lock, in the order in which all clients take them. The Locker has a presence in the
+// group of each then.
 func (c *call) enterAll() (parts []part, err error) {
 	for _, name := range c.each() {
 		for _, p := range c.locker.placesOf(name) {
@@ -262,8 +262,7 @@ func (c *call) noFailure(kind error) *QuorumError {
 	return c.locker.places[0].quorumError(protocol.OpAcquire, c.name, kind)
 }
 
-// errorIn makes the error of a failure in a place. ended is the error of the caller's context, if that has ended
-// the waiting.
+// errorIn makes the error of a failure in a place. ended is the context's error, if that ended the waiting.
 func (c *call) errorIn(p *place, name string, f *core.Failure, ended error) error {
 	switch {
 	case f == nil:

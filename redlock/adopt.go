@@ -10,13 +10,10 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/engine"
 )
 
-// A lock can be adopted and released by its name and value from another process than the one that
-// took it: a daemon that is restarted, a job that is handed on through a queue, or what a holder left
-// that died. Only the value counts, so this does no harm to a lock that is another's by now.
-//
-// An adoption is an acquisition whose votes are an extension of the value that is there. So it makes no
-// key, takes nothing back if it is lost, and counts from the start of its own round: what the holder
-// knew of its deadline is of no use to it.
+// Another process than the one that took a lock can adopt or release it by its name and value: a
+// daemon that was restarted, a worker that got a job from a queue, or an operator after a holder has
+// died. Only the value counts, so a lock that has another holder by now is safe. How an adoption votes
+// is in internal/core/adopt.go.
 
 // ReleaseValue releases the lock name wherever it holds value: its holder's Lock.Value, or what
 // Inspect returned. It works from any process. If the holder lives, stop it first: it learns of the
@@ -44,7 +41,7 @@ func (l *Locker) ReleaseValue(ctx context.Context, name, value string) error {
 		if err == nil {
 			return nil
 		}
-		if failure == nil || errors.Is(failure, ErrLost) { // it may be where it could not be looked for
+		if failure == nil || errors.Is(failure, ErrLost) { // a group that has not answered may have it
 			failure = err
 		}
 	}
@@ -108,7 +105,7 @@ func (l *Locker) Adopt(ctx context.Context, name, value string, opts ...Option) 
 	return l.acquire(ctx, &call{name: name, adopts: value, isTry: true}, slices.Concat(opts, []Option{adopted(value)}))
 }
 
-// adopted has the settings be those of the lock with that value, whose token is not known.
+// adopted gives the settings the label of the value, and no token, because that of the holder is not known.
 func adopted(value string) Option {
 	return Option{apply: func(s *settings) error {
 		if s.weight > 1 {

@@ -342,17 +342,16 @@ var kinds = map[core.Kind]error{
 	core.NoToken:      errNoToken,
 }
 
-// nodes are those of a place, of which its errors tell.
+// nodes are the servers of a place. Its errors name them.
 type nodes []protocol.Node
 
-// quorumError is the error of a request that no node was asked.
+// quorumError makes the error of a request that was sent to no node.
 func (ns nodes) quorumError(op protocol.Op, name string, kind error) *QuorumError {
 	n := len(ns)
 	return &QuorumError{Op: op.String(), Name: name, Err: kind, Nodes: n, Quorum: n/2 + 1}
 }
 
-// errorOf makes the error of a failure. ended is the error of the caller's context, if that ended
-// the waiting.
+// errorOf makes the error of a failure. ended is the context's error, if that ended the waiting.
 func (ns nodes) errorOf(op protocol.Op, name string, f *core.Failure, ended error) *QuorumError {
 	e := ns.quorumError(op, name, kinds[f.Kind])
 	e.Votes, e.Remaining, e.Outage, e.isHere = f.Votes, f.Remaining, f.Outage, f.Kind == core.ByUs
@@ -372,8 +371,8 @@ func (ns nodes) errorOf(op protocol.Op, name string, f *core.Failure, ended erro
 	return e
 }
 
-// unmet returns why a quorum has not done what a poll asked, or nil if it has. gone is the kind where
-// a majority cannot do it any more.
+// unmet returns why a quorum has not done what a poll asked, or nil if it has. gone is the kind of the
+// error if a majority has refused.
 func (ns nodes) unmet(ctx context.Context, name string, poll *engine.Poll, gone error) error {
 	f := poll.Failure()
 	if f == nil {
@@ -388,7 +387,7 @@ func (ns nodes) unmet(ctx context.Context, name string, poll *engine.Poll, gone 
 	return e
 }
 
-// cause is what a node said that did not grant, or that it has said nothing.
+// cause returns what a node said instead of granting, or that it said nothing.
 func (ns nodes) cause(op protocol.Op, a core.Answer) *NodeError {
 	e := &NodeError{Node: ns[a.Node].String(), Err: a.Err, After: a.After}
 	switch {

@@ -77,7 +77,7 @@ func NewGroups(m Map, opts ...LockerOption) (*Locker, error) {
 	return owning(nodes, func() (*Locker, error) { return newGrouped(m, opts) })
 }
 
-// newGrouped is NewGroups for nodes that are claimed.
+// newGrouped is NewGroups with nodes that are claimed already.
 func newGrouped(m Map, opts []LockerOption) (*Locker, error) {
 	s, err := lockerSettings(opts)
 	if err != nil {
@@ -183,8 +183,7 @@ func (c *call) enter(p *place) error {
 	return p.groupError(c.name, f, err)
 }
 
-// join has the locks of a name in two groups agree on its fencing token, and has the Lock end with the presences of
-// its groups.
+// join has the locks of a name in two groups agree on its token, and the Lock end with the presences of its groups.
 func (k *Lock) join() error {
 	if k.locker.groups == nil {
 		return nil
@@ -231,7 +230,7 @@ func (k *Lock) agree(name string) error {
 	return nil
 }
 
-// leave says that the presences need not end the Lock any more.
+// leave takes the Lock out of the presences, which need not end it any more.
 func (k *Lock) leave() {
 	if k.locker.groups != nil {
 		for _, p := range k.places() {
@@ -240,7 +239,7 @@ func (k *Lock) leave() {
 	}
 }
 
-// groupError makes the error of what package group was asked for a name.
+// groupError makes the error of a request to package group about a name.
 func (p *place) groupError(name string, f *core.Failure, err error) error {
 	switch {
 	case f == nil && (err == nil || errors.Is(err, ErrMap)):

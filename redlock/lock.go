@@ -22,7 +22,7 @@ import (
 type Lock struct {
 	*call
 	parts []part       // one at least; they do not change once the caller has the Lock
-	has   holding      // all of them: the hold of the only one, or the bond, or permits
+	has   holding      // all of them
 	bond  *engine.Bond // nil: there is only one, without a group
 	room  [1]part      // for the only one
 
@@ -36,7 +36,7 @@ type Lock struct {
 	told       clock.Instant   // the deadline that observers know of
 }
 
-// A holding is what a Lock has on the nodes.
+// A holding is what a Lock has on the nodes: a hold, a bond or permits.
 type holding interface {
 	Own(engine.Owner) bool
 	Extend(context.Context) (votes int, f *core.Failure)
@@ -92,7 +92,7 @@ func (o *owner) Ended(l engine.Lock) {
 	k.end(k.causeOf(l), l.Reason)
 }
 
-// end ends the Lock for that reason, if it has not ended.
+// end ends the Lock, unless it has ended before.
 func (k *Lock) end(cause error, why core.Reason) {
 	k.mu.Lock()
 	if k.cause != nil {
@@ -187,7 +187,7 @@ func (o *owner) Extended(l engine.Lock) {
 	k.locker.publish(e)
 }
 
-// earliest is when the first part ends. The Lock must be locked.
+// earliest returns when the first part ends. Its caller holds k.mu.
 func (k *Lock) earliest() clock.Instant {
 	if len(k.until) == 0 {
 		return 0
@@ -339,7 +339,7 @@ func (k *Lock) Extend(ctx context.Context) error {
 	return k.failed(ctx, protocol.OpExtend, f)
 }
 
-// failed is the error of what was asked about the Lock.
+// failed returns the error of a request about the Lock, or nil if f is nil.
 func (k *Lock) failed(ctx context.Context, op protocol.Op, f *core.Failure) error {
 	if f == nil {
 		return nil

@@ -16,14 +16,14 @@ import (
 // the lock, so that later holders learn how far earlier ones came: package once keeps the last
 // tick of a job there.
 //
-// A node raises a mark to a number at most once, because it was lower before and is not after. A
-// raise is granted by a majority, and two majorities share a node, so of all that raise the mark
-// to one number at most one is granted, even if two take themselves for the holder. The lock keeps
-// them from splitting the nodes among them, which would grant it to none.
+// A node raises a mark to a number at most once, because the mark was lower before and is not
+// after. A raise needs a majority, and two majorities share a node. So at most one raise to each
+// number is granted, even if two callers take themselves for the holder. The lock keeps callers from
+// splitting the nodes among them, which would grant the raise to none.
 //
-// A mark is read from all nodes that answer in time, and a majority at least: a raise that was
-// granted is on one of those. The reading begins when the lock is held, so it is behind all raises
-// of earlier holders, who end when their lock does.
+// A mark is read from all nodes that answer in time, and from a majority at least, so one of them has
+// each raise that was granted. The reading begins when the lock is held, which is after all raises of
+// earlier holders: these end with their locks.
 
 const maxMark = 1<<53 - 1
 
@@ -56,7 +56,7 @@ func (k *Lock) RaiseMark(ctx context.Context, to int64, life time.Duration) erro
 	return err
 }
 
-// askMarks asks all nodes about the mark, while the lock is held. The highest is of an inspection.
+// askMarks asks all nodes about the mark, while the lock is held. highest is the result of an inspection.
 func (k *Lock) askMarks(ctx context.Context, r protocol.Request) (highest int64, err error) {
 	switch {
 	case ctx == nil:
@@ -68,7 +68,7 @@ func (k *Lock) askMarks(ctx context.Context, r protocol.Request) (highest int64,
 		return 0, err
 	}
 	isEnough, gone, of := engine.All, ErrNoQuorum, *k.call
-	of.events = of.ctx // the lock's, not those of its acquisition
+	of.events = of.ctx // events are the lock's, and no part of its acquisition
 	if r.Op == protocol.OpMark {
 		isEnough, gone = engine.Decided, ErrMarked
 	}

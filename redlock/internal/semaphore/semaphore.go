@@ -97,7 +97,7 @@ func (s *Semaphores) Get(ctx context.Context, w Want, when engine.Schedule) (p *
 	return p, f, err
 }
 
-// none returns Permits of a name to which none has been added.
+// none returns Permits of a name that have no slot yet.
 func (s *Semaphores) none(key string) *Permits {
 	return &Permits{Bond: &engine.Bond{}, of: s, key: key, since: s.clock.Now(), turn: turnLimit}
 }
