@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,7 +57,21 @@ type Node = protocol.Node
 // The Locker owns the nodes from here on and closes them in Close, or if New fails. A node that
 // belongs to another Locker is refused, and is not closed.
 func New(nodes []Node, opts ...LockerOption) (*Locker, error) {
-	return owning(nodes, func() (*Locker, error) { return newLocker(nodes, opts) })
+	return owning(nodes, func() (*Locker, error) {
+		if len(nodes) == 0 {
+			return nil, errors.New("redlock: no nodes; give at least one, five survive the loss of two")
+		}
+		s, err := lockerSettings(opts)
+		if err != nil {
+			return nil, err
+		}
+		if err := s.checkNodes(nodes); err != nil {
+			return nil, err
+		}
+		l := newLocker(s)
+		l.places = []*place{l.newPlace(s.prefix, nodes)}
+		return l, nil
+	})
 }
 
 // owning returns the Locker that open makes of nodes which are its own from here on. After an error
@@ -75,24 +90,8 @@ func owning(nodes []protocol.Node, open func() (*Locker, error)) (*Locker, error
 	return l, nil
 }
 
-func newLocker(nodes []protocol.Node, opts []LockerOption) (*Locker, error) {
-	if len(nodes) == 0 {
-		return nil, errors.New("redlock: no nodes; give at least one, five survive the loss of two")
-	}
-	s, err := lockerSettings(opts)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.checkNodes(nodes); err != nil {
-		return nil, err
-	}
-	l := newLockerWith(s)
-	l.places = []*place{l.newPlace(s.prefix, nodes)}
-	return l, nil
-}
-
-// newLockerWith returns a Locker that has no places yet.
-func newLockerWith(s *settings) *Locker {
+// newLocker returns a Locker that has no places yet.
+func newLocker(s *settings) *Locker {
 	l := &Locker{settings: *s, closed: make(chan struct{}), done: make(chan struct{})}
 	l.settings.variants = &variants{seed: maphash.MakeSeed()}
 	for _, o := range s.observers {
@@ -225,18 +224,18 @@ func closedError(op protocol.Op, name string) error {
 // the Locker closed, before fn returned. A release that too few nodes confirmed is no error here:
 // the work was protected, and the rest expires.
 func (l *Locker) Do(ctx context.Context, name string, fn func(context.Context) error, opts ...Option) error {
+	return l.do(ctx, &call{name: name}, fn, opts)
+}
+
+// do acquires what is asked for, runs fn under ctx and the lock, and releases the lock.
+func (l *Locker) do(ctx context.Context, asked *call, fn func(context.Context) error, opts []Option) (err error) {
 	if fn == nil {
-		return fmt.Errorf("redlock: Do(%q): the function is nil", name)
+		return fmt.Errorf("redlock: do %q: the function is nil", cmp.Or(asked.name, textOf(asked.names)))
 	}
-	lock, err := l.Acquire(ctx, name, opts...)
+	lock, err := l.acquire(ctx, asked, opts)
 	if err != nil {
 		return err
 	}
-	return underLock(ctx, lock, fn)
-}
-
-// underLock runs fn under ctx and the lock, and releases the lock.
-func underLock(ctx context.Context, lock *Lock, fn func(context.Context) error) (err error) {
 	work, cancel := lock.Bind(ctx)
 	defer func() {
 		cancel()

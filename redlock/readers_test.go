@@ -236,17 +236,19 @@ func TestAWriterBecomesAReader(t *testing.T) {
 	})
 }
 
-// TestReadersWhoseSettingsDiffer share one entry on the nodes, and each is held as its own settings say.
+// TestReadersWhoseSettingsDiffer share one entry on the nodes, with the label of the first, and each is held as its own
+// settings say.
 func TestReadersWhoseSettingsDiffer(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		var all []*redlock.Lock
 		for _, opts := range [][]redlock.Option{
-			{}, {redlock.TTL(2 * ttl)}, {redlock.NodeTimeout(time.Second)}, {redlock.Renew(false)}, {redlock.MaxHold(ttl / 2)}, {redlock.MaxHold(ttl / 2)},
+			{redlock.Owner("a")}, {redlock.TTL(2 * ttl), redlock.Owner("b")}, {redlock.NodeTimeout(time.Second)}, {redlock.Renew(false)}, {redlock.MaxHold(ttl / 2)}, {redlock.MaxHold(ttl / 2)},
 		} {
 			all = append(all, read(t, l, "x", opts...))
 			assert.Equal(t, all[0].Value(), all[len(all)-1].Value())
 		}
+		assert.Equal(t, "a", redlock.HolderOf(all[1].Value()).Owner)
 		time.Sleep(ttl) // MaxHold ends its own only
 		for i, k := range all {
 			assert.Equal(t, i < 4, k.Valid(), i)
@@ -254,6 +256,8 @@ func TestReadersWhoseSettingsDiffer(t *testing.T) {
 		for _, k := range append(all[:3], read(t, l, "x")) {
 			require.NoError(t, k.Release(t.Context()))
 		}
+		time.Sleep(2 * ttl) // the one that is not renewed is over
+		assert.Equal(t, "b", redlock.HolderOf(read(t, l, "x", redlock.Owner("b")).Value()).Owner)
 	})
 }
 
@@ -323,23 +327,6 @@ func TestOnlyALockOfOneNameIsDowngraded(t *testing.T) {
 			isHeld(t, other, name)
 		}
 		require.True(t, set.Valid() && permit.Valid())
-	})
-}
-
-// TestReadersOfDifferentOwnersShareOneLabel, that of the first.
-func TestReadersOfDifferentOwnersShareOneLabel(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w)
-		a, b := read(t, l, "x", redlock.Owner("a")), read(t, l, "x", redlock.Owner("b"))
-		again := read(t, l, "x", redlock.Owner("a"))
-		assert.Equal(t, "a", redlock.HolderOf(a.Value()).Owner)
-		assert.Equal(t, a.Value(), b.Value())
-		assert.Equal(t, a.Value(), again.Value())
-		for _, k := range []*redlock.Lock{a, again, b} {
-			require.NoError(t, k.Release(t.Context()))
-		}
-		b = read(t, l, "x", redlock.Owner("b"))
-		assert.Equal(t, "b", redlock.HolderOf(b.Value()).Owner)
 	})
 }
 

@@ -38,14 +38,7 @@ func (l *Locker) AcquireAll(ctx context.Context, names []string, opts ...Option)
 
 // DoAll is Do for all the names at once: it runs fn while holding them, as AcquireAll does.
 func (l *Locker) DoAll(ctx context.Context, names []string, fn func(context.Context) error, opts ...Option) error {
-	if fn == nil {
-		return fmt.Errorf("redlock: DoAll(%q): the function is nil", names)
-	}
-	lock, err := l.AcquireAll(ctx, names, opts...)
-	if err != nil {
-		return err
-	}
-	return underLock(ctx, lock, fn)
+	return l.do(ctx, &call{isSet: true, names: names}, fn, opts)
 }
 
 // checkSet returns why the names cannot be locked together with these settings, or nil.
