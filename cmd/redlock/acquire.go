@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -54,21 +55,21 @@ func acquisitionFlags(c *cobra.Command) *acquisition {
 	a.states = true
 	f := c.Flags()
 	a.embeddedFlag()
-	f.DurationVar(&a.ttl, "ttl", 10*time.Second, "how long the lock outlives a redlock that vanished; it is renewed every third of it; at least 500ms")
-	f.DurationVar(&a.wait, "wait", 0, "how long to wait for the lock, be it that it is held or that too few servers answer (default: for a holder for ever, for servers "+patience.String()+")")
-	f.BoolVar(&a.noWait, "no-wait", false, "do not wait for a holder; too few servers that answer are waited for for "+patience.String()+", or as --retries says")
-	f.IntVar(&a.retries, "retries", 0, "try so many times more, be it that the lock is held or that too few servers answer (default: see --wait)")
-	f.DurationVar(&a.interval, "retry-interval", 0, "try at this interval (default: when it makes sense)")
-	f.BoolVar(&a.fenced, "fenced", false, "get a fencing token, too")
+	f.DurationVar(&a.ttl, "ttl", 10*time.Second, "the lock expires so long after redlock has died; it is renewed every third of that; at least 500ms")
+	f.DurationVar(&a.wait, "wait", 0, "wait at most so long, for a holder and for servers together (default: without limit for a holder, "+patience.String()+" for servers)")
+	f.BoolVar(&a.noWait, "no-wait", false, "do not wait for a holder; wait for servers for "+patience.String()+", or as --retries says")
+	f.IntVar(&a.retries, "retries", 0, "try again so often, whether the lock is held or too few servers answer (default: see --wait)")
+	f.DurationVar(&a.interval, "retry-interval", 0, "time between tries (default: redlock tries when it makes sense)")
+	f.BoolVar(&a.fenced, "fenced", false, "also get a fencing token")
 	f.BoolVar(&a.fair, "fair", false, "wait in order of arrival")
-	f.StringVar(&a.owner, "owner", "", "`LABEL` of the lock, which tells others who holds it; at most 128 bytes (default: USER@HOST:PID)")
-	f.StringArrayVar(&a.and, "and", nil, "hold `NAME` as well, all names or none; may be given several times, in any order")
-	f.BoolVar(&a.shared, "shared", false, "be a reader: hold it beside others that are, and beside no holder without --shared")
-	f.IntVar(&a.permits, "permits", 1, "let so many hold it at the same time, each with a permit; the same number for all holders of a NAME")
+	f.StringVar(&a.owner, "owner", "", "`LABEL` that shows others who holds the lock; at most 128 bytes (default: USER@HOST:PID)")
+	f.StringArrayVar(&a.and, "and", nil, "also hold `NAME`: all names or none; repeat it for more, in any order")
+	f.BoolVar(&a.shared, "shared", false, "be a reader: other readers may hold the lock at the same time, a holder without --shared may not")
+	f.IntVar(&a.permits, "permits", 1, "let so many holders have the lock at the same time; give the same number for a NAME everywhere")
 	f.IntVar(&a.weight, "weight", 1, "take so many of the permits, all or none")
-	f.IntVarP(&a.heldCode, "conflict-exit-code", "E", exitHeld, "exit `CODE` if the lock is held by another")
-	f.BoolVarP(&a.quiet, "quiet", "q", false, "do not say that the lock is held by another, nor that it is waited for: the exit code tells")
-	f.Lookup("verbose").Usage = "tell on stderr what happens, a line for each state; -vv: each vote, too"
+	f.IntVarP(&a.heldCode, "conflict-exit-code", "E", exitHeld, "exit with `CODE` if another client holds the lock")
+	f.BoolVarP(&a.quiet, "quiet", "q", false, "do not say that another client holds the lock, or that redlock waits for it: the exit code tells")
+	f.Lookup("verbose").Usage = "tell on stderr what happens; -vv: also each vote"
 	return a
 }
 
@@ -78,8 +79,16 @@ func (a *acquisition) graceFlag(name, usage string) {
 	a.flags.DurationVar(&a.grace, name, 0, usage)
 }
 
-// check completes the flags and refuses what contradicts itself.
-func (a *acquisition) check() error {
+// check completes the flags, and refuses names that cannot be locked and what contradicts itself.
+func (a *acquisition) check(names []string) error {
+	for _, name := range names {
+		if !utf8.ValidString(name) { // programs over HTTP could not ask for it
+			return usageErrorf("the name %q must be text in UTF-8", name)
+		}
+		if err := a.checkName(name); err != nil {
+			return err
+		}
+	}
 	set := a.flags.Changed
 	switch {
 	case a.maxTTL != 0 && a.maxTTL < a.ttl:
@@ -123,11 +132,6 @@ func (a *acquisition) warn(text string) { fmt.Fprintln(a.stderr, "redlock: "+pla
 // take takes the lock. Its error has an exit code. The caller releases the lock, and then calls
 // stop.
 func (a *acquisition) take(ctx context.Context, names []string, observers ...redlock.LockerOption) (lock *redlock.Lock, stop func(), err error) {
-	for _, name := range names {
-		if err := checkText(name); err != nil {
-			return nil, nil, err
-		}
-	}
 	sets, stopServers, err := a.start(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -246,7 +250,7 @@ func (a *acquisition) refused(ctx context.Context, err error, names []string) er
 	var vote *redlock.QuorumError
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		waited = fmt.Sprintf("waited %v: ", a.wait)
-		if errors.As(err, &vote) && isKnown(vote.Kind()) {
+		if errors.As(err, &vote) && (errors.Is(vote.Kind(), redlock.ErrHeld) || errors.Is(vote.Kind(), redlock.ErrNoQuorum)) {
 			last := *vote
 			last.Err, err = vote.Kind(), &last
 		} else {
@@ -271,11 +275,6 @@ func (a *acquisition) refused(ctx context.Context, err error, names []string) er
 		return err
 	}
 	return &exitError{code: exitUsage, err: err} // a name or an option that is refused before a server is asked
-}
-
-// isKnown reports whether a kind tells what kept the caller from the lock.
-func isKnown(kind error) bool {
-	return errors.Is(kind, redlock.ErrHeld) || errors.Is(kind, redlock.ErrNoQuorum)
 }
 
 // conflict returns the error of a command that another runs, or has run for the tick. Its exit code

@@ -34,11 +34,11 @@ settings of other clients, servers that are named twice, what the ACL permits, p
 in clear. It changes nothing. Give it the settings of the clients, --max-ttl above all.
 
 A finding is fatal if the server has no vote, or locks do not exclude each other, as things
-are now. It is a warning if locks can fail, or stop excluding each other, when something
-else goes wrong. What is as it should be is shown with --all, or with --json.
+are now. It is a warning if that can happen when something else goes wrong. What is as it
+should be is only shown with --all or --json.
 
-With groups of servers it checks each, tells which version of their map is in use and,
-while that is being changed, whether the next step is safe: it exits with 1 until the
+With groups of servers it checks each, and tells which version of their map is in use and,
+while that is being changed, whether the next step is safe. It exits with 1 until the
 change is complete.
 
 Exit codes:

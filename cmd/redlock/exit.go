@@ -32,10 +32,10 @@ const (
 
 const exitCodesHelp = `Exit codes:
   the command's own    it ran, and the lock was held until it ended
-  128+n                it was ended by signal n; or redlock was, while it waited
-  75                   the lock is held by another (-E sets it)
+  128+n                signal n ended it, or ended the waiting
+  75                   another client holds the lock (-E sets another code)
   69                   no quorum: too few servers answered
-  79                   the lock was lost while the command ran, and redlock has ended it
+  79                   the lock was lost, and redlock ended the command
   126                  the command cannot be executed
   127                  there is no such command
   64                   the command line is wrong

@@ -40,11 +40,11 @@ func (set serverSet) names() (names []string) {
 
 // groupFlags adds the flags that say which groups of servers there are.
 func (s *servers) groupFlags(f *pflag.FlagSet) {
-	f.StringArrayVar(&s.groups, "group", nil, "`NAME=URL,URL,...`: a group of servers, which has its part of the locks; for each, instead of --node")
+	f.StringArrayVar(&s.groups, "group", nil, "`NAME=URL,URL,...`: a group of servers, which has its part of the locks; repeat it for each, instead of --node")
 	f.IntVar(&s.mapVersion, "map-version", 1, "version of the map of the groups, one above that of the map before")
-	f.StringArrayVar(&s.joining, "joining", nil, "`NAME` of a group that the version before does not have, while the map is being changed; for each")
-	f.StringArrayVar(&s.leaving, "leaving", nil, "`NAME` of a group that the version before is the last to have; for each")
-	f.StringArrayVar(&s.groupPrefixes, "group-prefix", nil, "`NAME=TEXT`: what stands before the keys of a group, behind --prefix, so that it can share servers with another group; for each")
+	f.StringArrayVar(&s.joining, "joining", nil, "`NAME` of a group that is new in this version, while the map is being changed; repeat it for each")
+	f.StringArrayVar(&s.leaving, "leaving", nil, "`NAME` of a group that the next version will not have, while the map is being changed; repeat it for each")
+	f.StringArrayVar(&s.groupPrefixes, "group-prefix", nil, "`NAME=TEXT`: what stands before the keys of a group, behind --prefix, so that it can share servers with another group; repeat it for each")
 }
 
 // mapFlags are those that belong to --group.

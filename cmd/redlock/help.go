@@ -86,10 +86,9 @@ password_file or $REDLOCK_PASSWORD_FILE names. username and password are for the
 that have none of their own. redlock never prints a password.
 
 If a password expires, as IAM tokens do, write it to a file, or have
---password-command print it. The file is read again for each new connection. The
-command runs in a shell, again for connections that are made more than a second
-later. The files of --tls-ca, --tls-cert and --tls-key are read again as well; while
-they are broken, or do not fit together yet, the earlier ones stay in use.
+--password-command print it. Both are read again for new connections, and so are
+the files of --tls-ca, --tls-cert and --tls-key. While files are broken, or do not fit
+together yet, the earlier ones stay in use.
 
 GROUPS OF SERVERS
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,22 +28,21 @@ process, with pipes to its input and output. redlock writes JSON, an object a li
 
 "held" comes when the program has the lock, "renewed" every third of the TTL, and "stop"
 when the work must end: the lock is lost, cannot be renewed in time, or redlock got a
-signal. After each line the work may go on for remaining_ms, and must have ended then,
-even if no "stop" came, because redlock may be stopped or killed. The end of the output
-is a "stop" with nothing remaining.
+signal. After each line the work may go on for remaining_ms. It must have ended then, even
+without a "stop", because redlock may be stopped or killed. The end of the output means
+"stop" at once.
 
-To release the lock, end the work and close redlock's standard input. The death of the
-program does the same. A child of the program that inherits the pipe keeps the lock; most
-languages see to it that none does.
+To release the lock, end the work and close redlock's standard input. If the program dies,
+that is closed, too, unless a child has inherited the pipe, as most languages prevent.
 
 "fence" is there with --fenced, "permit" with --permits, "permits" with --weight, and
 with --and "names" has all names.
 
 Exit codes:
-  0      standard input ended while the lock was held, and it is released
+  0      standard input ended while the lock was held, and the lock is released
   79     the lock was lost, or could not be renewed in time
   128+n  signal n ended it
-  75     the lock is held by another (-E sets it)
+  75     another client holds the lock (-E sets another code)
   69     no quorum: too few servers answered
   64     the command line is wrong
   78     the configuration is wrong
@@ -84,12 +82,13 @@ func newHold() *cobra.Command {
 		Args: oneArgument("the name of the lock"),
 	}
 	h := &holdCommand{acquisition: acquisitionFlags(c)}
-	h.graceFlag("stop-within", "how long the work has, from \"stop\" on, when the lock cannot be renewed (default: TTL/4)")
+	h.graceFlag("stop-within", "how long the work has to end after \"stop\", when the lock cannot be renewed (default: TTL/4)")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if err := h.check(); err != nil {
+		names := append([]string{args[0]}, h.and...)
+		if err := h.check(names); err != nil {
 			return err
 		}
-		return h.run(c, append([]string{args[0]}, h.and...))
+		return h.run(c, names)
 	}
 	return c
 }
@@ -98,11 +97,6 @@ var errInputEnded = errors.New("standard input ended before there was a lock; ke
 
 // run takes the lock and holds it until standard input ends.
 func (h *holdCommand) run(c *cobra.Command, names []string) error {
-	for _, name := range names { // before standard input is looked at, which can have ended
-		if err := cmp.Or(checkText(name), h.servers.checkName(name)); err != nil {
-			return err
-		}
-	}
 	// A program that has gone away must not end this process, which has a lock to release.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ctx, cancel := context.WithCancelCause(c.Context())

@@ -24,21 +24,19 @@ func newRelease() *cobra.Command {
 		Short: "Delete a lock's key: by its value, or by force",
 		Long: `Deletes what a dead holder has left. With --value it deletes the key on every server
 that holds this value, and nothing else, as the holder's own release does. "redlock
-status" shows the value: of one that redlock made the first 8 digits are enough, those of
+status" shows the value: the first 8 digits of one that redlock made are enough, those of
 other clients are wanted whole.
 
 With --force it shows what the servers hold, asks, and deletes just that, whoever holds
-it, also stuck keys without a TTL. A lock that somebody takes meanwhile stays. If the
-holder is alive, it learns of it at its next renewal. Until then, or until its TTL ends if
-it does not renew, two may work at once. Fencing tokens go on rising, so a resource that
-checks them refuses the old holder as soon as it has seen the next token.
+it, also stuck keys without a TTL. A lock that somebody takes meanwhile stays. A holder
+that lives learns of it at its next renewal, or when its TTL ends: until then two may work
+at once. Fencing tokens go on rising, so a resource that checks them refuses the old
+holder as soon as it has seen the next token.
 
-A server that does not answer keeps the key until its TTL ends. Keys of other types than
-a lock's are reported and left alone. Of a lock with permits or readers, --value frees the
-one that has the value, and --force all that it shows; a reader that comes later stays.
-
-With groups of servers the lock is released in its group. While a change of the map moves
-it that can be two: --force frees both, and each has a value of its own.
+A server that does not answer keeps the key until its TTL ends. Keys of other types are
+reported and left alone. Of permits or readers --value frees the one that has the value,
+and --force all that it shows; a reader that comes later stays. While a change of the map
+moves a lock, two groups can have it, each with a value of its own: --force frees both.
 
 Exit codes:
   0    a quorum of servers is free of it now

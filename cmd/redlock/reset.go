@@ -21,23 +21,22 @@ func newReset() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "reset",
 		Short: "Start the memory guard anew: all servers vote at once",
-		Long: `Lets all servers vote at once, by a new record on each that it has forgotten nothing, and
-belongs to a set of as many servers as are named. It is for servers whose clients get no
-lock, as "redlock doctor" tells:
+		Long: `Gives each server a new record, which says that it has forgotten nothing and belongs to
+a set of as many servers as are named. All servers then vote at once. It is for servers
+whose clients get no lock, as "redlock doctor" tells:
 
   - the number of servers changes
   - a record is damaged, or was written by another version
   - a quarantine need not be waited for, as with servers that are new
 
-A server that has forgotten a lock then votes for the next who wants it, and two hold it at
-once. So stop all clients first, or be sure that no lock is held which a server may have
-forgotten. The command shows what the servers have on record and which locks they hold, and
-asks.
+A server that has forgotten a lock then votes for the next client that wants it, and two
+hold it at once. So stop all clients first, or be sure that no such lock is held. The
+command shows the records and the locks that are held, and asks.
 
-A record is replaced if it still is the one that was shown. The locks themselves stay, and
-fencing tokens go on rising: locks that have one can be taken some two seconds later. Of
-groups it takes one at a time: name its servers by --node, and its prefix, behind that of
-all, by --prefix.
+A record is only replaced if it still is the one that was shown. Locks stay, and fencing
+tokens go on rising: locks that have one can be taken some two seconds later. Groups are
+reset one at a time: name a group's servers by --node, and its prefix, behind that of all,
+by --prefix.
 
 Exit codes:
   0    every server has a new record

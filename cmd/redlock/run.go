@@ -21,44 +21,40 @@ import (
 )
 
 const runHelp = `Waits for the lock NAME, runs COMMAND while holding it, and releases it when the
-command has ended, however that happens. No shell is put in between. The command has
-redlock's standard input and output, and gets the signals that redlock gets.
+command has ended. No shell is put in between. The command has redlock's standard input
+and output, and gets the signals that redlock gets.
 
-If the lock is lost, the command gets SIGTERM and, after --kill-after, SIGKILL, so
-early that it is gone before anybody else can have the lock. A lock is lost when too
-few servers answer for too long, or when somebody releases it by force. A second
-process watches over the command: if redlock is stopped, the command is killed in
-time; if redlock is killed, the command is killed at once, and the lock is free one
-TTL later.
+If the lock is lost, the command gets SIGTERM and, after --kill-after, SIGKILL, before
+another client can have the lock. A lock is lost when too few servers answer for too
+long, or when somebody releases it by force. A second process watches over the command:
+if redlock is stopped, it kills the command in time; if redlock is killed, it kills the
+command at once, and the lock expires after one TTL.
 
-Processes that the command leaves running are ended with it, but for those in other
+Processes that the command leaves running are ended with it, except those in other
 process groups (setsid) or of another user (sudo). Where two writers would do harm,
-use --fenced, and have the resource refuse a lower $REDLOCK_FENCE than it has seen.
-
-On Windows all that the command starts is in a job object, which nothing can leave,
-and Ctrl-Break stands for SIGTERM.
+use --fenced, and let the resource refuse a lower $REDLOCK_FENCE than it has seen. On
+Windows nothing can leave the job object, and Ctrl-Break stands for SIGTERM.
 
 For cron, --once-per 5m runs the command at most once in five minutes, on all machines
-together, even if their clocks differ: the tick is marked on the servers before the
-command runs. If it is marked already, the exit code is that of a lock held by another.
-The tick is that of the moment at which redlock was started, however long it then
-waits. After more than two ticks (half a minute at least) it may be unknown whether the
-tick was run; redlock then does not run the command, says so and exits with 1.
+together, even if their clocks differ. If it was run for this tick already, the exit
+code is that of a lock held by another. The tick is that of redlock's start, however
+long it then waits. After more than two ticks (half a minute at least) redlock may not
+know whether the command was run: it does not run it, says so and exits with 1.
 
 For a job of each day, or less often, write --once-per day and the time zone of the
-crontab, such as --time-zone Europe/Berlin, the same on all machines. With 24h the job
-could be left out on the day when summer time begins. A day begins half a minute before
-midnight, for machines that are a little early. For every few hours write --once-per 1h,
-or 30m if the job starts at half past an hour of UTC.
+crontab, such as --time-zone Europe/Berlin, the same on all machines: with 24h a day
+could be left out when summer time begins. A day begins half a minute before midnight,
+for machines that are a little early. For every few hours write --once-per 1h, or 30m
+if the job starts at half past an hour of UTC.
 
 The command finds in its environment
   REDLOCK_NAME         the name
                        (with --and all of them, sorted, each on a line)
   REDLOCK_FENCE        the fencing token, with --fenced
-  REDLOCK_PERMIT       which permit it has, from 0 on, with --permits
+  REDLOCK_PERMIT       its permit, from 0 on, with --permits
                        (with --weight all of them, each on a line)
-  REDLOCK_UNTIL        when the lock ends unless it is renewed, as it is every third
-                       of the TTL: RFC 3339, as of the start
+  REDLOCK_UNTIL        when the lock would end without renewals, which come every
+                       third of the TTL (RFC 3339)
 
 `
 
@@ -126,29 +122,30 @@ func newRun() *cobra.Command {
 		},
 	}
 	r := &runCommand{acquisition: acquisitionFlags(c)}
-	r.graceFlag("kill-after", "how long after SIGTERM a command is killed whose lock is lost (default: TTL/4)")
+	r.graceFlag("kill-after", "how long the command has to end after SIGTERM, when its lock is lost (default: TTL/4)")
 	f := c.Flags()
-	f.DurationVar(&r.minHold, "min-hold", 0, "hold the lock for at least so long, for short jobs that several machines start when their clocks say so")
-	f.Var(&r.oncePer, "once-per", "run the command at most once in each tick of this `LENGTH`, on all machines together: day, or a time, of which a tick is a multiple, and the nearest to the start counts; at least 1s")
-	f.StringVar(&r.zone, "time-zone", "", "the time `ZONE` whose days --once-per day counts, as in the crontab, such as Europe/Berlin")
+	f.DurationVar(&r.minHold, "min-hold", 0, "hold the lock for at least so long: for short jobs that several machines start by their clocks")
+	f.Var(&r.oncePer, "once-per", "run the command at most once per tick of this `LENGTH`, on all machines together: day, or a time of at least 1s; the tick nearest to the start counts")
+	f.StringVar(&r.zone, "time-zone", "", "the time `ZONE` of --once-per day, as in the crontab, such as Europe/Berlin")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		r.started = time.Now()
-		if err := r.check(); err != nil {
-			return err
-		}
 		name, argv, err := nameAndCommand(args, c.ArgsLenAtDash())
 		if err != nil {
 			return err
 		}
+		names := append([]string{name}, r.and...)
+		if err := r.check(names); err != nil {
+			return err
+		}
 		r.forTick = r.ticks != nil
-		return r.run(c.Context(), append([]string{name}, r.and...), argv)
+		return r.run(c.Context(), names, argv)
 	}
 	return c
 }
 
 // check completes the flags and refuses what contradicts itself.
-func (r *runCommand) check() error {
-	if err := r.acquisition.check(); err != nil {
+func (r *runCommand) check(names []string) error {
+	if err := r.acquisition.check(names); err != nil {
 		return err
 	}
 	switch hasZone := r.flags.Changed("time-zone"); {

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -90,7 +89,7 @@ func serverFlags(c *cobra.Command) *servers {
 	f.StringVar(&s.tlsCA, "tls-ca", "", "`FILE` of the certificate authorities for rediss:// (default: the system's)")
 	f.StringVar(&s.tlsCert, "tls-cert", "", "`FILE` of our certificate for rediss://")
 	f.StringVar(&s.tlsKey, "tls-key", "", "`FILE` of its key")
-	f.StringVar(&s.passwordBy, "password-command", "", "`COMMAND` for the shell that prints the password, for one that ends; run again for new connections")
+	f.StringVar(&s.passwordBy, "password-command", "", "`COMMAND` for the shell that prints the password; it is run again for new connections, for passwords that expire")
 	f.VarP(&s.verbose, "verbose", "v", "tell on stderr what happens")
 	f.Lookup("verbose").NoOptDefVal = "true"
 	return s
@@ -100,7 +99,7 @@ func serverFlags(c *cobra.Command) *servers {
 func (s *servers) nodeFlags(f *pflag.FlagSet) {
 	s.flags = f
 	f.StringVar(&s.config, "config", "", "configuration `FILE`; see \"redlock help config\"")
-	f.StringArrayVar(&s.nodes, "node", nil, "`URL` of a server, redis://, rediss:// or unix://, with ?standby=HOST:PORT if it fails over; for each, or all with commas between them (also --nodes)")
+	f.StringArrayVar(&s.nodes, "node", nil, "`URL` of a server: redis://, rediss:// or unix://, with ?standby=HOST:PORT if it fails over; repeat it for each, or give all with commas between them (also --nodes)")
 }
 
 // bothSpellings lets --nodes stand for --node.
@@ -396,17 +395,10 @@ func (s *servers) checkName(name string) error {
 	switch {
 	case name == "":
 		return usageErrorf("the name of a lock must not be empty")
+	case redlock.Reserved(s.prefix):
+		return wrong(s.flags, "prefix", "looks like a key of redlock's own")
 	case isReserved(serverSet{}) || slices.ContainsFunc(s.sets, isReserved):
 		return usageErrorf("%q is a key of redlock's own, not a lock", name)
-	}
-	return nil
-}
-
-// checkText refuses a name that is not to be locked, because programs over HTTP could not ask for it. "status"
-// and "release" take any, to see and release what other clients hold.
-func checkText(name string) error {
-	if !utf8.ValidString(name) {
-		return usageErrorf("the name %q must be text in UTF-8", name)
 	}
 	return nil
 }

@@ -22,9 +22,9 @@ func newStatus() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status [NAME...]",
 		Short: "See who holds a lock on which server, and for how long",
-		Long: `Shows who holds each NAME on which server, and for how long. Without a NAME it looks
-for all locks (SCAN). It changes nothing. On servers that others use as well, every key
-with a string looks like a lock: use a --prefix.
+		Long: `Shows who holds each NAME on which server, and for how long; without a NAME all locks
+(SCAN). It changes nothing. On servers that others use as well, every key with a string
+looks like a lock: use a --prefix.
 
 States:
   held      a quorum of servers holds one value
@@ -32,16 +32,14 @@ States:
   partial   some have it, but no quorum: a vote is under way, or what is left of
             a lost lock will expire
   split     the same, with several values
-  stuck     a key has no TTL and stays until somebody deletes it; see "redlock
-            release --force"
+  stuck     a key has no TTL and never expires; see "redlock release --force"
   unknown   too few servers answered to tell
 
-VOTES is how many servers hold the value. TTL is how long a quorum of them will, unless
-the holder renews it. VALUE is what "redlock release --value" wants: of a value that
-redlock made, the first 12 digits. If readers hold the lock (--shared), VALUE is how many,
-and with a NAME each has a line of its own. Of a lock with several permits (--permits) the
-held ones are shown. With groups of servers GROUP is the one that has the lock; while a
-change of the map moves it, both are shown.
+VOTES is how many servers hold the value. TTL is when a quorum of them will have dropped
+it, unless the holder renews it. VALUE is what "redlock release --value" wants. Readers
+(--shared) are counted, and have a line each with a NAME. Of permits (--permits) the held
+ones are shown. GROUP is the group of servers that has the lock; both are shown while a
+change of the map moves it.
 
 Exit codes:
   0    a quorum of servers answered; with -q: every NAME is held, or a permit of
@@ -73,7 +71,7 @@ Exit codes:
 	f.DurationVar(&w.interval, "watch", time.Second, "show it anew every `INTERVAL`, as in --watch 500ms, until interrupted")
 	f.Lookup("watch").NoOptDefVal = "1s"
 	f.Lookup("watch").DefValue = "0s" // for the help: without it there is none
-	f.IntVar(&w.permits, "permits", 1, "show so many permits of every NAME, also free ones, as in redlock run --permits")
+	f.IntVar(&w.permits, "permits", 1, "show so many permits of each NAME, also free ones")
 	f.IntVar(&w.limit, "limit", 1000, "without a NAME: show at most so many `LOCKS`")
 	return c
 }

@@ -93,7 +93,7 @@ var wrongInputs = []struct {
 	{"run x y -- true", 64, `one name must be given before the --, not 2: ["x" "y"]`},
 	{"run -- true", 64, "one name must be given before the --, not 0"},
 	{"run '' -- true", 64, "the name of a lock must not be empty"},
-	{"run redlock:epoch -- true", 64, "a key of redlock's own; choose another name"},
+	{"run redlock:epoch -- true", 64, "is a key of redlock's own, not a lock"},
 	{"run " + strings.Repeat("x", 2000) + " -- true", 64, "the name of a lock is too long"},
 	{"run x -- /no/command", 127, "/no/command: no such file or directory"},
 	{"run x -- /", 126, "redlock: /: "},
