@@ -14,7 +14,6 @@ import (
 
 	"github.com/redquorum/redquorum/internal/doctor"
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/plain"
 	"github.com/redquorum/redquorum/internal/record"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
@@ -78,9 +77,7 @@ func TestDoctorOnServersThatAreFine(t *testing.T) {
 	assert.Contains(t, out, "3 of 3 servers answered, 2 are needed: fine")
 	_, all, _ := redlockCommand(t, on(f, "doctor", "--all")...)
 	assert.Contains(t, all, "it is a primary")
-	for line := range strings.Lines(out + all) {
-		assert.LessOrEqual(t, len([]rune(strings.TrimRight(line, "\n"))), plain.Columns)
-	}
+	fits(t, out+all)
 }
 
 // TestDoctorTellsAFindingOnce that all servers have, with the longest of its times.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/redquorum/redquorum/internal/doctor"
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/plain"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
@@ -113,17 +112,26 @@ func (gs groupFleet) on(line string, names ...string) []string {
 // locker is a client with the map of a version, of which it gets the flags.
 func (gs groupFleet) locker(t *testing.T, flags string, names ...string) *redlock.Locker {
 	t.Helper()
-	s, err := settled(t, "", nil, gs.on("x "+flags, names...)[1:]...)
+	l, _ := lockerOf(t, gs.on("x "+flags, names...)[1:])
+	return l
+}
+
+// lockerOf is a client with the map of the flags.
+func lockerOf(t *testing.T, flags []string) (*redlock.Locker, []serverSet) {
+	t.Helper()
+	s, err := settled(t, "", nil, flags...)
 	tr.NoError(t, err)
 	sets := s.all()
 	var nodes [][]protocol.Node
 	for _, set := range sets {
-		nodes = append(nodes, patientNodes(t, gs[set.group]))
+		of, err := pool.OpenWith(set.urls, patient...)
+		tr.NoError(t, err)
+		nodes = append(nodes, of)
 	}
-	l, err := redlock.NewGroups(s.groupMap(sets, nodes), redlock.MemoryGuard(false), redlock.NodeTimeout(longEnough), redlock.TTL(2*longEnough))
+	l, err := redlock.NewGroups(s.groupMap(sets, nodes), redlock.Prefix(s.prefix), redlock.MemoryGuard(false), redlock.NodeTimeout(longEnough), redlock.TTL(2*longEnough))
 	tr.NoError(t, err)
 	t.Cleanup(func() { l.Close() })
-	return l
+	return l, sets
 }
 
 // nameIn returns a name that l has in the group.
@@ -172,19 +180,13 @@ func TestStatusTellsTheGroup(t *testing.T) {
 			}
 			assert.Equal(t, map[string]string{inA: "a", inB: "b"}, groups)
 			assert.Equal(t, "b", st.Nodes[3].Group)
-			code, out, _ := redlockCommand(t, gs.on("status --limit 1", "a", "b")...)
-			assert.Zero(t, code)
-			assert.Contains(t, out, "There are more keys")
+			assert.Contains(t, succeeds(t, gs.on("status --limit 1", "a", "b")...), "There are more keys")
 
-			for range 2 {
-				code, _, _ = redlockCommand(t, gs.on("status -q "+inA+" "+inB, "a", "b")...)
-				assert.Zero(t, code)
-			}
+			succeeds(t, gs.on("status -q "+inA+" "+inB, "a", "b")...)
 			for i := range 2 {
 				tr.NoError(t, gs["a"].Kill(t.Context(), i))
 			}
-			code, _, _ = redlockCommand(t, gs.on("status -q "+inB, "a", "b")...)
-			assert.Zero(t, code, "its group is not asked")
+			succeeds(t, gs.on("status -q "+inB, "a", "b")...) // which does not ask the other group
 			code, out, errs := redlockCommand(t, gs.on("status "+inA+" "+inB, "a", "b")...)
 			assert.Equal(t, exitNoQuorum, code)
 			assert.Equal(t, "redlock: no quorum in group a: 1 of 3 servers answered, and 2 are needed\n", errs)
@@ -265,9 +267,7 @@ func (gs groupFleet) diagnose(t *testing.T, flags string, names ...string) (code
 	tr.NoError(t, json.Unmarshal([]byte(out), &e), out)
 	_, text, errs = redlockCommand(t, gs.on("doctor "+flags, names...)...)
 	tr.Empty(t, errs)
-	for line := range strings.Lines(text) {
-		assert.LessOrEqual(t, len([]rune(strings.TrimRight(line, "\n"))), plain.Columns)
-	}
+	fits(t, text)
 	return code, e, strings.Join(strings.Fields(text), " ")
 }
 
@@ -294,6 +294,14 @@ func TestDoctorExaminesGroups(t *testing.T) {
 	assert.Contains(t, text, "Group a 127.")
 	assert.Equal(t, 2, strings.Count(text, "3 of 3 servers answered, 2 are needed"), text)
 
+	twice := gs.on("doctor --json", "a")
+	shared := strings.Replace(gs["a"].URLs()[2], "127.0.0.1", "localhost", 1)
+	code, out, errs := redlockCommand(t, append(twice, "--group", "b="+strings.Join(append(gs["b"].URLs()[:2:2], shared), ","))...)
+	assert.Equal(t, exitDoctorWarning, code, errs)
+	tr.NoError(t, json.Unmarshal([]byte(out), &e))
+	assert.Contains(t, found(*e.Groups[1].Report, 2, "same_server").Found, "of another group")
+	assert.Empty(t, found(*e.Groups[0].Report, 2, "same_server").Found)
+
 	const change = "--map-version 2 --joining c"
 	code, e, text = gs.diagnose(t, change, "a", "b", "c")
 	assert.Equal(t, exitDoctorWarning, code)
@@ -317,21 +325,6 @@ func TestDoctorExaminesGroups(t *testing.T) {
 	assert.Contains(t, text, "the servers of group b do not tell the version of the map")
 }
 
-func TestDoctorFindsAServerInTwoGroups(t *testing.T) {
-	t.Parallel()
-	gs := startGroups(t, fleet.Process, "a", "b")
-	shared := strings.Replace(gs["a"].URLs()[2], "127.0.0.1", "localhost", 1)
-	args := gs.on("doctor --json", "a")
-	args = append(args, "--group", "b="+strings.Join(append(gs["b"].URLs()[:2:2], shared), ","))
-	code, out, errs := redlockCommand(t, args...)
-	assert.Equal(t, exitDoctorWarning, code, errs)
-	var e examination
-	tr.NoError(t, json.Unmarshal([]byte(out), &e))
-	worst := found(*e.Groups[1].Report, 2, "same_server")
-	assert.Contains(t, worst.Found, "of another group")
-	assert.Empty(t, found(*e.Groups[0].Report, 2, "same_server").Found)
-}
-
 // replacing returns the flags, for a command line, of a map with two of three servers in group b as
 // in group a.
 func replacing(f fleet.Fleet) string {
@@ -344,18 +337,7 @@ func replacing(f fleet.Fleet) string {
 func TestGroupsThatShareServersHaveKeysOfTheirOwn(t *testing.T) {
 	onKinds(t, 4, func(t *testing.T, f fleet.Fleet) {
 		flags := replacing(f)
-		s, err := settled(t, "", nil, strings.Fields(flags)...)
-		tr.NoError(t, err)
-		sets := s.all()
-		var nodes [][]protocol.Node
-		for _, set := range sets {
-			of, err := pool.OpenWith(set.urls, patient...)
-			tr.NoError(t, err)
-			nodes = append(nodes, of)
-		}
-		l, err := redlock.NewGroups(s.groupMap(sets, nodes), redlock.Prefix("x:"), redlock.MemoryGuard(false), redlock.NodeTimeout(longEnough), redlock.TTL(2*longEnough))
-		tr.NoError(t, err)
-		t.Cleanup(func() { l.Close() })
+		l, sets := lockerOf(t, strings.Fields(flags))
 		lock, err := l.TryAcquire(t.Context(), "job")
 		tr.NoError(t, err)
 		redlocks := func(line string) (code int, out, errs string) {

@@ -25,6 +25,7 @@ import (
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/plain"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
@@ -151,12 +152,6 @@ func hold(t *testing.T, f fleet.Fleet, name string, opts ...redlock.Option) *red
 	lock := holdQuorum(t, f, name, opts...)
 	awaitOnAll(t, f, name, lock.Value())
 	return lock
-}
-
-// holdShared takes a lock as a reader.
-func holdShared(t *testing.T, f fleet.Fleet, name string) {
-	t.Helper()
-	holdReader(t, f, name)
 }
 
 // holdReader takes a lock as a reader of all servers, beside others.
@@ -383,4 +378,12 @@ func self(t *testing.T) string {
 func takeAway(t *testing.T, f fleet.Fleet, name string) {
 	t.Helper()
 	put(t, f.URLs(), name, "another's")
+}
+
+// fits fails if a line is too long for a terminal.
+func fits(t *testing.T, text string) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		assert.LessOrEqual(t, len([]rune(strings.TrimRight(line, "\n"))), plain.Columns, line)
+	}
 }

@@ -29,7 +29,6 @@ func TestSignalsEndTheTools(t *testing.T) {
 		code   int
 	}{
 		{[]string{"nodes", "-n", "2", "--port", strconv.Itoa(freePorts(t, 2))}, syscall.SIGTERM, "Interrupt this", 0},
-		{[]string{"nodes", "-n", "2", "--port", strconv.Itoa(freePorts(t, 2))}, syscall.SIGINT, "Interrupt this", 0},
 		{on(f, "status", "job", "--watch=1h"), syscall.SIGINT, "free", exitInterrupted},
 		{on(f, "status", "--watch=1h"), syscall.SIGTERM, "no locks", job.SignalCode(syscall.SIGTERM)},
 	} {

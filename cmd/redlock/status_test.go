@@ -18,7 +18,6 @@ import (
 	"github.com/redquorum/redquorum/internal/holdings"
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/need"
-	"github.com/redquorum/redquorum/internal/plain"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -226,7 +225,7 @@ func TestTheIntervalOfAWatchMayBeTheNextWord(t *testing.T) {
 func TestStatusShowsReaders(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, kinds[0], 3)
-	holdShared(t, f, "job")
+	holdReader(t, f, "job")
 	out := succeeds(t, on(f, "status", "job")...)
 	assert.Equal(t, 3, strings.Count(out, "(readers)"), out)
 	assert.Contains(t, out, "(1 reader)")
@@ -280,9 +279,7 @@ func TestNotesFitATerminal(t *testing.T) {
 	}
 	_, out, _ := redlockCommand(t, on(f, "status", "invoice:1")...)
 	_, more, _ := redlockCommand(t, on(f, "status")...)
-	for line := range strings.Lines(out + more) {
-		assert.LessOrEqual(t, len([]rune(strings.TrimRight(line, "\n"))), plain.Columns, line)
-	}
+	fits(t, out+more)
 }
 
 // TestStatusShowsPermits, each as a lock: those of a NAME, and those that are found.

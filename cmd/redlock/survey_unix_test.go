@@ -62,7 +62,7 @@ func TestThePageShowsWhatServersHold(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	fenced := holdQuorum(t, f, "fenced", redlock.Fenced(), redlock.Owner("web-3"))
-	holdShared(t, f, "shared")
+	holdReader(t, f, "shared")
 	holdQuorum(t, f, "permits", redlock.Permits(3), redlock.Weight(2))
 	put(t, f.URLs()[:2], "partial", "v")
 	for _, u := range f.URLs()[:3] {
@@ -125,7 +125,7 @@ func TestAReleaseFromThePage(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	lock := hold(t, f, "job", redlock.Renew(false))
-	holdShared(t, f, "read")
+	holdReader(t, f, "read")
 	v := serveView(t, f, "--ui=release")
 	const path = "/v1/survey/release"
 	var told struct{ Detail, Done string }
