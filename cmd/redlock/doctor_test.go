@@ -66,6 +66,9 @@ const lockedTTL = time.Second
 func TestDoctorOnServersThatAreFine(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleet.Process, 3)
+	for _, u := range f.URLs() {
+		ask(t, u, "CONFIG", "SET", "appendfsync", "always")
+	}
 	code, r := examineURLs(t, f.URLs())
 	assert.Zero(t, code)
 	assert.Equal(t, doctor.Note, r.Verdict, "no lock was taken yet")

@@ -76,7 +76,11 @@ var kinds = []fleet.Kind{fleet.Embedded, fleet.Process}
 func startFleet(t *testing.T, kind fleet.Kind, n int) fleet.Fleet {
 	t.Helper()
 	need.Kind(t, kind)
-	f, err := fleet.Start(t.Context(), kind, fleet.Options{Nodes: n})
+	opts := fleet.Options{Nodes: n}
+	if kind == fleet.Process { // a disk that is slow to sync would stop all servers at once, for seconds
+		opts.Persistence = slices.Repeat([]fleet.Persistence{fleet.Unsynced}, n)
+	}
+	f, err := fleet.Start(t.Context(), kind, opts)
 	tr.NoError(t, err)
 	t.Cleanup(func() { f.Close() })
 	return f
