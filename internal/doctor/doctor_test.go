@@ -194,6 +194,7 @@ func TestServersAreComparedWithEachOther(t *testing.T) {
 	t.Parallel()
 	a, b := healthy(), healthy()
 	r := Examine(t.Context(), []Server{a.server("one"), b.server("two")}, usual)
+	explained(t, append(r.Together, r.Nodes[1].Findings...))
 	same := find(r.Nodes[1].Findings, checkSame)
 	assert.Equal(t, Fatal, same.Severity, "the same run_id")
 	assert.Contains(t, same.Found, "one")
@@ -204,6 +205,7 @@ func TestServersAreComparedWithEachOther(t *testing.T) {
 	}
 
 	unused := Examine(t.Context(), []Server{healthy().but("GET redlock:epoch", absent).server("new")}, usual)
+	explained(t, unused.Nodes[0].Findings)
 	assert.Equal(t, Note, find(unused.Nodes[0].Findings, checkEpoch).Severity, "no lock was taken yet")
 
 	quarantined := Examine(t.Context(), []Server{recorded(func(r *record.Record) { r.Nodes, r.Born, r.Basis = 1, r.Born+time.Hour, record.Asked }).server("a")}, usual)

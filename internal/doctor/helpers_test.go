@@ -144,7 +144,12 @@ func with(t *testing.T, f, second, third *fake, s Settings) *Report {
 		other.but("INFO server", strings.Replace(other.answers["INFO server"].(string), "aaaa", run, 1))
 		other.but("GET redlock:epoch", []byte(recordOf(run+"/dddd", nil)))
 	}
-	return Examine(t.Context(), []Server{f.server("first"), second.server("second"), third.server("third")}, s)
+	r := Examine(t.Context(), []Server{f.server("first"), second.server("second"), third.server("third")}, s)
+	explained(t, r.Together)
+	for _, n := range r.Nodes {
+		explained(t, n.Findings)
+	}
+	return r
 }
 
 // find returns a finding of a check, the worst.

@@ -53,6 +53,7 @@ func TestWhereAChangeOfTheMapStands(t *testing.T) {
 			r := ExamineMap(&redlock.MapState{
 				Version: c.version, Changing: c.change != alone, Complete: c.complete, Groups: []redlock.GroupState{c.a, c.b},
 			}, m)
+			explained(t, r.Findings)
 			assert.Equal(t, c.worst, r.Worst())
 			var told *Finding
 			for i, f := range r.Findings {

@@ -43,6 +43,7 @@ func TestWhatIsFoundOfANodeWithStandbys(t *testing.T) {
 			again := healthy().but("ROLE", []any{[]byte("master"), int64(0), []any{}})
 			s.Members = []Server{again.server("first"), test.standby.server("standby")}
 			r := Examine(t.Context(), []Server{s}, usual)
+			explained(t, r.Nodes[0].Findings)
 			f := find(r.Nodes[0].Findings, checkStandby)
 			assert.Equal(t, test.severity, f.Severity, "%+v", r.Nodes[0])
 			assert.Contains(t, f.Found+f.Means+f.Do, test.says)

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -157,29 +156,6 @@ func TestTheControlComesFirst(t *testing.T) {
 	c.control, c.done = said["fails"], nil
 	assert.ErrorContains(t, g.run(t.Context(), mutants), "without any mutant, in .: TestHalf did not pass")
 	assert.Len(t, c.done, 1)
-}
-
-// TestNothingRunsIfAMutantDoesNotApply.
-func TestNothingRunsIfAMutantDoesNotApply(t *testing.T) {
-	t.Parallel()
-	g, c := module(t), &commands{}
-	g.do = c.do
-	mutants := three(t)
-	mutants[0].hunks[0].lines[0].text = "return n / 3"
-	mutants[2].hunks[0].at = ". gone"
-	err := g.run(t.Context(), mutants)
-	assert.ErrorContains(t, err, "mutant mutant1: . half: there is no such place")
-	assert.ErrorContains(t, err, "mutant mutant3")
-	assert.Empty(t, c.done)
-}
-
-// TestAGoCommandThatDoesNotRunIsAnError and no verdict.
-func TestAGoCommandThatDoesNotRunIsAnError(t *testing.T) {
-	t.Parallel()
-	g, c := module(t), &commands{control: said["passes"], err: errors.New("no go command")}
-	g.jobs, g.do = 1, c.do
-	assert.ErrorContains(t, g.run(t.Context(), three(t)), "no go command")
-	assert.Len(t, c.done, 2, "and the others are not tried")
 }
 
 func TestAPatternMatchesTheTestsOnly(t *testing.T) {

@@ -256,32 +256,6 @@ func TestSettingsThatDocumentsNameAreRead(t *testing.T) {
 	}
 }
 
-func TestCommandsAreTakenApart(t *testing.T) {
-	t.Parallel()
-	commands := readme.Document{Path: "docs/A.md", Text: "Prose with `make check` and `go test ./pool -run\nTestX`.\n\n" +
-		"    A=b C=$(d e | f) go test ./...   # why\n    not a command\n    ── make x\n\n" +
-		"```sh\nredlock run a -- sh -c 'b; c' && d   # exits with 75\nx \\\n  y\n```\n\n" +
-		"```crontab\n*/5 * * * *  redlock run b\n```\n```ini\n[Service]\nExecStart=/usr/bin/redlock run c\n```\n" +
-		"```yaml\n  command: [redlock, run, -E, \"0\"]\n```\n```go\nmake(chan int)\n```\n"}.Commands()
-	var places []string
-	for _, c := range commands {
-		places = append(places, c.Place())
-	}
-	assert.Equal(t, []string{
-		"docs/A.md:1: make check", "docs/A.md:1: go test ./pool -run TestX", "docs/A.md:4: A=b C=$(d e | f) go test ./...",
-		"docs/A.md:9: redlock run a -- sh -c 'b; c' && d", "docs/A.md:10: x   y", "docs/A.md:15: redlock run b",
-		"docs/A.md:19: /usr/bin/redlock run c", "docs/A.md:22: redlock run -E 0",
-	}, places)
-	assert.Equal(t, []string{"go", "test", "./..."}, commands[2].Words())
-	assert.Equal(t, []string{"redlock", "run", "a", "--", "sh", "-c", "b; c"}, commands[3].Words())
-	assert.Equal(t, 75, commands[3].Exit)
-	assert.False(t, commands[0].Whole)
-	assert.True(t, commands[2].Whole)
-	args, yes := commands[6].Calls("redlock run")
-	assert.Equal(t, []string{"c"}, args)
-	assert.True(t, yes)
-}
-
 func TestWhatIsWrongWithACommandIsSaid(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ command, wrong string }{

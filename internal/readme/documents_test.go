@@ -63,35 +63,6 @@ func longLines(markdown string) (numbers []int) {
 	return numbers
 }
 
-func TestLinesThatAreTooLongAreFound(t *testing.T) {
-	t.Parallel()
-	full := strings.Repeat("word ", columns/5-1) + "words"
-	require.Len(t, full, columns)
-	long := full + "."
-	for _, c := range []struct {
-		name, text string
-		want       []int
-	}{
-		{"a full line", full, nil},
-		{"a full line of umlauts", strings.Repeat("ü", columns), nil},
-		{"one column too many", "one\n" + long + "\nthree", []int{2}},
-		{"in a list", "- one\n\n  - " + full, []int{3}},
-		{"a paragraph that is indented in a list", "- one\n    " + full, []int{2}},
-		{"a heading", "# " + long, nil},
-		{"a row of a table", "| " + long + " |", nil},
-		{"a fence", "```go\n" + long + "\n```\n" + long, []int{4}},
-		{"indented code", "one\n\n    " + long + "\n\n    " + long + "\n\n" + long, []int{7}},
-		{"a URL behind the limit", full + " https://redis.io", nil},
-		{"a URL behind prose that is too long", long + " (https://redis.io)", []int{1}},
-		{"prose behind a URL", "https://redis.io " + full, []int{1}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			assert.Equal(t, c.want, longLines(c.text))
-		})
-	}
-}
-
 var (
 	link    = regexp.MustCompile(`\]\(([^)#:\s]*)(#[^)]*)?\)`)
 	quoted  = regexp.MustCompile("`([^`\n]+)`")

@@ -233,10 +233,3 @@ func TestB(t *testing.T) { helper() }
 		assert.Equal(t, c.wrong == "", got == "", c.snippet)
 	}
 }
-
-func TestCallsInTables(t *testing.T) {
-	t.Parallel()
-	assert.Equal(t, []string{"lock.Release(ctx)", "redlock.ErrHeld", "lock, err := l.Acquire(ctx, name)"}, callsInTables(
-		"`prose.Is(not)`\n\n| Redisson | here |\n|---|---|\n| `lock.lock()` | `lock.Release(ctx)`, `TTL` and `redlock.ErrHeld` |\n"+
-			"| `a` | `lock, err := l.Acquire(ctx, name)` |\n\n| `NAME` | `10.0.0.1` |\n"))
-}
