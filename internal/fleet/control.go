@@ -91,119 +91,101 @@ func (f *controlled) URLs() []string { return append([]string(nil), f.urls...) }
 func (f *controlled) Close() error   { return f.close() }
 
 func (f *controlled) Pause(ctx context.Context, i int) error {
-	p, ok := f.driver.(Pauser)
-	if !ok {
-		return unsupported(f.kind, "pause")
-	}
-	return f.on(ctx, "pause", i, func(ctx context.Context, n *controlledNode) error {
+	p, can := f.driver.(Pauser)
+	return f.on(ctx, i, operation{"pause", can, func(ctx context.Context, n *controlledNode) error {
 		if n.state != running {
 			return fmt.Errorf("it is %s; only a running node can be paused", n.state)
 		}
-		if err := p.Pause(ctx, i); err != nil {
-			return err
-		}
-		n.state = paused
-		return nil
-	})
+		return n.becomes(paused, p.Pause(ctx, i))
+	}})
 }
 
 func (f *controlled) Resume(ctx context.Context, i int) error {
-	p, ok := f.driver.(Pauser)
-	if !ok {
-		return unsupported(f.kind, "resume")
-	}
-	return f.on(ctx, "resume", i, func(ctx context.Context, n *controlledNode) error {
+	p, can := f.driver.(Pauser)
+	return f.on(ctx, i, operation{"resume", can, func(ctx context.Context, n *controlledNode) error {
 		if n.state != paused {
 			return fmt.Errorf("it is %s, not paused", n.state)
 		}
-		if err := p.Resume(ctx, i); err != nil {
-			return err
-		}
-		n.state = running
-		return nil
-	})
+		return n.becomes(running, p.Resume(ctx, i))
+	}})
 }
 
 func (f *controlled) Kill(ctx context.Context, i int) error {
-	return f.on(ctx, "kill", i, func(ctx context.Context, n *controlledNode) error {
+	return f.on(ctx, i, operation{"kill", true, func(ctx context.Context, n *controlledNode) error {
 		if n.state == killed {
 			return errors.New("it is killed already")
 		}
-		if err := f.driver.Kill(ctx, i); err != nil {
-			return err
-		}
-		n.state = killed
-		return nil
-	})
+		return n.becomes(killed, f.driver.Kill(ctx, i))
+	}})
 }
 
 func (f *controlled) Restart(ctx context.Context, i int, m Memory) error {
-	return f.on(ctx, "restart", i, func(ctx context.Context, n *controlledNode) error {
-		if m == Kept && f.opts.persistence(i) == None {
+	return f.on(ctx, i, operation{"restart", true, func(ctx context.Context, n *controlledNode) error {
+		switch {
+		case m == Kept && f.opts.persistence(i) == None:
 			return fmt.Errorf("%w: the node keeps no memory, for it is volatile", ErrUnsupported)
-		}
-		if m != Kept && m != Lost {
+		case m != Kept && m != Lost:
 			return fmt.Errorf("memory is %d; it must be Kept or Lost", m)
-		}
-		if n.cut {
+		case n.cut:
 			return errors.New("it is disconnected, so its answer could not be seen; Reconnect it first")
-		}
-		if n.state != killed {
-			if err := f.driver.Kill(ctx, i); err != nil {
+		case n.state != killed:
+			if err := n.becomes(killed, f.driver.Kill(ctx, i)); err != nil {
 				return err
 			}
-			n.state = killed
 		}
-		if err := f.driver.Start(ctx, i, m); err != nil {
-			return err
-		}
-		n.state = running
-		return nil
-	})
+		return n.becomes(running, f.driver.Start(ctx, i, m))
+	}})
 }
 
 func (f *controlled) Disconnect(ctx context.Context, i int) error {
-	c, ok := f.driver.(Cutter)
-	if !ok {
-		return unsupported(f.kind, "disconnect")
-	}
-	return f.on(ctx, "disconnect", i, func(ctx context.Context, n *controlledNode) error {
+	c, can := f.driver.(Cutter)
+	return f.on(ctx, i, operation{"disconnect", can, func(ctx context.Context, n *controlledNode) error {
 		if n.cut {
 			return errors.New("it is disconnected already")
 		}
-		if err := c.Disconnect(ctx, i); err != nil {
-			return err
-		}
-		n.cut = true
-		return nil
-	})
+		err := c.Disconnect(ctx, i)
+		n.cut = err == nil
+		return err
+	}})
 }
 
 func (f *controlled) Reconnect(ctx context.Context, i int) error {
-	c, ok := f.driver.(Cutter)
-	if !ok {
-		return unsupported(f.kind, "reconnect")
-	}
-	return f.on(ctx, "reconnect", i, func(ctx context.Context, n *controlledNode) error {
+	c, can := f.driver.(Cutter)
+	return f.on(ctx, i, operation{"reconnect", can, func(ctx context.Context, n *controlledNode) error {
 		if !n.cut {
 			return errors.New("it is not disconnected")
 		}
-		if err := c.Reconnect(ctx, i); err != nil {
+		err := c.Reconnect(ctx, i)
+		if n.cut = err != nil; n.cut || n.state != running {
 			return err
 		}
-		n.cut = false
-		if n.state != running {
-			return nil
-		}
 		return AwaitReady(ctx, f.urls[i], nil)
-	})
+	}})
 }
 
-// on runs one operation with node i locked, within the caller's context, the
-// time an operation may take, and the fleet's life.
-func (f *controlled) on(ctx context.Context, op string, i int, do func(context.Context, *controlledNode) error) error {
+// becomes notes the state that a driver has brought the node to, unless it has failed.
+func (n *controlledNode) becomes(s state, err error) error {
+	if err == nil {
+		n.state = s
+	}
+	return err
+}
+
+// An operation is what can be done to a node.
+type operation struct {
+	name string
+	can  bool // the driver
+	do   func(context.Context, *controlledNode) error
+}
+
+// on runs an operation with node i locked, within the caller's context, the time an operation may
+// take, and the fleet's life.
+func (f *controlled) on(ctx context.Context, i int, op operation) error {
+	if !op.can {
+		return unsupported(f.kind, op.name)
+	}
 	if i < 0 || i >= len(f.nodes) {
-		return fmt.Errorf("fleet: %s node %d: there are only the nodes 0 to %d", op, i, len(f.nodes)-1)
+		return fmt.Errorf("fleet: %s node %d: there are only the nodes 0 to %d", op.name, i, len(f.nodes)-1)
 	}
 	f.life.RLock()
 	defer f.life.RUnlock()
@@ -212,17 +194,17 @@ func (f *controlled) on(ctx context.Context, op string, i int, do func(context.C
 	defer n.mu.Unlock()
 
 	if f.ctx.Err() != nil {
-		return fmt.Errorf("fleet: %s %s node %d: the fleet is closed", op, f.kind, i)
+		return fmt.Errorf("fleet: %s %s node %d: the fleet is closed", op.name, f.kind, i)
 	}
 	ctx, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
 	defer context.AfterFunc(f.ctx, cancel)()
 	err := ctx.Err()
 	if err == nil {
-		err = do(ctx, n)
+		err = op.do(ctx, n)
 	}
 	if err != nil {
-		return fmt.Errorf("fleet: %s %s node %d: %w", op, f.kind, i, err)
+		return fmt.Errorf("fleet: %s %s node %d: %w", op.name, f.kind, i, err)
 	}
 	return nil
 }

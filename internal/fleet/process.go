@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // ServerEnv names the environment variable that says which server kind Process
@@ -122,13 +121,19 @@ func (p *process) args(i int, dir string) ([]string, error) {
 }
 
 // awaitReady waits for this process's PONG, and checks whose it is, because another server that has
-// the port would answer just as well, until ours gives up.
+// the port would answer just as well, until ours gives up. A socket is no other's, and is only waited for.
 func (p *process) awaitReady(ctx context.Context, i int) error {
+	ended := func() error { return p.Ended(i) }
 	if p.opts.Arguments != nil {
-		return p.awaitSocket(ctx, i)
+		return await(ctx, ended, func(ctx context.Context) error {
+			c, err := new(net.Dialer).DialContext(ctx, "unix", strings.TrimPrefix(p.url(i), "unix://"))
+			if err == nil {
+				c.Close()
+			}
+			return err
+		})
 	}
-	address := Loopback(p.ports[i])
-	if err := AwaitReady(ctx, p.url(i), func() error { return p.Ended(i) }); err != nil {
+	if err := AwaitReady(ctx, p.url(i), ended); err != nil {
 		return err
 	}
 	c, err := dial(ctx, p.url(i))
@@ -137,31 +142,10 @@ func (p *process) awaitReady(ctx context.Context, i int) error {
 	}
 	defer c.Close()
 	pid, err := serverPID(ctx, c)
-	if err != nil {
-		return err
+	if err == nil && pid != p.Process(i).Pid {
+		err = fmt.Errorf("%w: another Redis server answers on %s", ErrPortTaken, Loopback(p.ports[i]))
 	}
-	if pid != p.Process(i).Pid {
-		return fmt.Errorf("%w: another Redis server answers on %s", ErrPortTaken, address)
-	}
-	return nil
-}
-
-// awaitSocket waits until the process listens on its socket, which no other can have.
-func (p *process) awaitSocket(ctx context.Context, i int) error {
-	for {
-		c, err := new(net.Dialer).DialContext(ctx, "unix", strings.TrimPrefix(p.url(i), "unix://"))
-		if err == nil {
-			return c.Close()
-		}
-		if ended := p.Ended(i); ended != nil {
-			return ended
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(readyTick):
-		}
-	}
+	return err
 }
 
 func (p *process) Close() error {

@@ -24,11 +24,20 @@ const (
 // AwaitReady asks the server at rawURL until it answers PING, ctx ends, or dead returns why the
 // server never will. dead is nil where the caller cannot know.
 func AwaitReady(ctx context.Context, rawURL string, dead func() error) error {
+	err := await(ctx, dead, func(ctx context.Context) error { return ping(ctx, rawURL) })
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("%s does not answer PING: %w", display(rawURL), err)
+	}
+	return err
+}
+
+// await tries until there is no error, ctx ends, or dead returns why there always will be one.
+func await(ctx context.Context, dead func() error, try func(context.Context) error) error {
 	tick := time.NewTicker(readyTick)
 	defer tick.Stop()
 	var last error
 	for {
-		err := ping(ctx, rawURL)
+		err := try(ctx)
 		if err == nil {
 			return nil
 		}
@@ -43,7 +52,7 @@ func AwaitReady(ctx context.Context, rawURL string, dead func() error) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%s does not answer PING: %w (%w)", display(rawURL), last, context.Cause(ctx))
+			return fmt.Errorf("%w (%w)", last, context.Cause(ctx))
 		case <-tick.C:
 		}
 	}
