@@ -23,10 +23,7 @@ func onServers(t *testing.T, test func(t *testing.T, dial func() redis.Conn)) {
 	for _, kind := range []fleet.Kind{fleet.Embedded, fleet.Process} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			need.Kind(t, kind)
-			f, err := fleet.Start(t.Context(), kind, fleet.Options{Nodes: 1})
-			require.NoError(t, err)
-			t.Cleanup(func() { assert.NoError(t, f.Close()) })
+			f := need.Servers(t, kind, fleet.Options{Nodes: 1})
 			test(t, func() redis.Conn {
 				c, err := redis.DialURL(f.URLs()[0])
 				require.NoError(t, err)

@@ -21,10 +21,7 @@ import (
 // default is a cluster of one shard.
 func startShard(t *testing.T) (urls []string) {
 	t.Helper()
-	need.Kind(t, fleet.Process)
-	f, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: 1, Volatile: true, Mode: fleet.ClusterNode})
-	require.NoError(t, err)
-	t.Cleanup(func() { f.Close() })
+	f := need.Servers(t, fleet.Process, fleet.Options{Nodes: 1, Volatile: true, Mode: fleet.ClusterNode})
 	c, err := redis.DialURL(f.URLs()[0])
 	require.NoError(t, err)
 	defer c.Close()

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -245,11 +244,7 @@ var buildCommand = sync.OnceValue(func() (err error) {
 	if commandDir, err = os.MkdirTemp("", "redquorum"); err != nil {
 		return err
 	}
-	out, err := exec.Command("go", "build", "-o", filepath.Join(commandDir, "redlock"), "../cmd/redlock").CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("%w: %s", err, out)
-	}
-	return err
+	return need.Command(commandDir)
 })
 
 // operate carries out a procedure on new servers that have been reset, and judges the locks that

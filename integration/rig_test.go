@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
@@ -100,10 +99,7 @@ func take(t *testing.T, kind fleet.Kind) *rig {
 // newRig starts servers of its own for a test that breaks them for good, or that wants other settings.
 func newRig(t *testing.T, opts fleet.Options) *rig {
 	t.Helper()
-	need.Redis(t)
-	f, err := fleet.Start(t.Context(), fleet.Process, opts)
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, f.Close()) })
+	f := need.Servers(t, fleet.Process, opts)
 	return &rig{Fleet: f, broken: map[int]fault{}}
 }
 

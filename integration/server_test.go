@@ -70,9 +70,6 @@ func replicate(t *testing.T, r *rig, replica, primary int) {
 // startOnSocket starts a server with these arguments, and returns its socket. It ends with the test.
 func startOnSocket(t *testing.T, arguments ...string) (socket string) {
 	t.Helper()
-	need.Redis(t)
-	f, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: 1, Arguments: arguments})
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, f.Close()) })
+	f := need.Servers(t, fleet.Process, fleet.Options{Nodes: 1, Arguments: arguments})
 	return strings.TrimPrefix(f.URLs()[0], "unix://")
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/redquorum/redquorum/internal/check"
 	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/need"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -36,9 +37,7 @@ func TestSentinelFailsAMajorityOver(t *testing.T) {
 	t.Parallel()
 	const ttl = time.Second
 	r, urls := startPairs(t)
-	s, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: 1, Mode: fleet.Sentinel})
-	require.NoError(t, err)
-	t.Cleanup(func() { s.Close() })
+	s := need.Servers(t, fleet.Process, fleet.Options{Nodes: 1, Mode: fleet.Sentinel})
 	sentinel, err := redis.DialURL(s.URLs()[0])
 	require.NoError(t, err)
 	t.Cleanup(func() { sentinel.Close() })

@@ -24,10 +24,7 @@ func newLive(t *testing.T) live { return newLiveAs(t, fleet.Standalone) }
 
 func newLiveAs(t *testing.T, mode fleet.Mode) live {
 	t.Helper()
-	need.Redis(t)
-	f, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: 1, Volatile: true, Mode: mode})
-	require.NoError(t, err)
-	t.Cleanup(func() { f.Close() })
+	f := need.Servers(t, fleet.Process, fleet.Options{Nodes: 1, Volatile: true, Mode: mode})
 	return live{f, t}
 }
 

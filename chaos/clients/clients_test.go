@@ -63,10 +63,7 @@ func (c *conversation) end() {
 }
 
 func TestEachClientSpeaksTheProtocol(t *testing.T) {
-	need.Redis(t)
-	f, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: 1, Volatile: true})
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, f.Close()) })
+	f := need.Servers(t, fleet.Process, fleet.Options{Nodes: 1, Volatile: true})
 	dir := t.TempDir()
 	text, err := exec.Command("go", "build", "-o", dir, "./redquorum", "./redsync", "./redislock", "./rueidislock").CombinedOutput()
 	require.NoError(t, err, "%s", text)

@@ -86,9 +86,7 @@ func TestOneOfTwoSchedulersEnqueues(t *testing.T) {
 	for name, run := range works {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: 1, Volatile: true})
-			require.NoError(t, err)
-			t.Cleanup(func() { server.Close() })
+			server := need.Servers(t, fleet.Process, fleet.Options{Nodes: 1, Volatile: true})
 			uri, err := asynq.ParseRedisURI(server.URLs()[0])
 			require.NoError(t, err)
 			queue := asynq.NewInspector(uri)

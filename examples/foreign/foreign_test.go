@@ -103,9 +103,7 @@ func TestAPlainLockAndOursExcludeEachOther(t *testing.T) {
 		t.Run(file, func(t *testing.T) {
 			t.Parallel()
 			need.Program(t, program)
-			servers, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: 3, Volatile: true})
-			require.NoError(t, err)
-			t.Cleanup(func() { servers.Close() })
+			servers := need.Servers(t, fleet.Process, fleet.Options{Nodes: 3, Volatile: true})
 			theirs := client{file, servers, ","}
 			nodes, err := pool.Open(servers.URLs()...)
 			require.NoError(t, err)
@@ -181,10 +179,7 @@ func TestAPlainLockAndOursExcludeEachOther(t *testing.T) {
 // TestTheScriptsOfThePageCompare: readers copy them.
 func TestTheScriptsOfThePageCompare(t *testing.T) {
 	t.Parallel()
-	need.Redis(t)
-	servers, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: 1, Volatile: true})
-	require.NoError(t, err)
-	t.Cleanup(func() { servers.Close() })
+	servers := need.Servers(t, fleet.Process, fleet.Options{Nodes: 1, Volatile: true})
 	server := client{servers: servers}
 	text, err := os.ReadFile("../../docs/KEYS.md")
 	require.NoError(t, err)

@@ -29,12 +29,9 @@ var programs = map[string]string{"python3": "hold.py", "node": "hold.mjs", "php"
 // TestEachLanguageHoldsALock: others are refused meanwhile, and the lock is free when the work is
 // done. A lock that is lost ends the work.
 func TestEachLanguageHoldsALock(t *testing.T) {
-	f, err := fleet.Start(t.Context(), fleet.Embedded, fleet.Options{Nodes: 3})
-	require.NoError(t, err)
-	t.Cleanup(func() { f.Close() })
+	f := need.Servers(t, fleet.Embedded, fleet.Options{Nodes: 3})
 	bin := t.TempDir()
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(bin, "redlock"), "../../cmd/redlock").CombinedOutput()
-	require.NoError(t, err, string(out))
+	require.NoError(t, need.Command(bin))
 	nodes, err := pool.Open(f.URLs()...)
 	require.NoError(t, err)
 	l, err := redlock.New(nodes, redlock.MemoryGuard(false), redlock.NodeTimeout(2*time.Second), redlock.TTL(time.Minute))

@@ -64,14 +64,14 @@ func run(m *testing.M) int {
 		panic(err)
 	}
 	defer os.RemoveAll(bin)
-	builds := [][]string{{"go", "build", "-o", filepath.Join(bin, "redlock"), "../../cmd/redlock"}}
+	if err := need.Command(bin); err != nil {
+		panic(err)
+	}
 	if _, err := exec.LookPath("java"); err == nil {
 		clients["java"][2] = bin
-		builds = append(builds, []string{"java", "-m", "jdk.compiler/com.sun.tools.javac.Main", "-d", bin, "Lock.java"})
-	}
-	for _, argv := range builds {
-		if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
-			panic(fmt.Sprint(argv, ": ", err, ": ", string(out)))
+		compile := exec.Command("java", "-m", "jdk.compiler/com.sun.tools.javac.Main", "-d", bin, "Lock.java")
+		if out, err := compile.CombinedOutput(); err != nil {
+			panic(fmt.Sprint(compile, ": ", err, ": ", string(out)))
 		}
 	}
 	return m.Run()
@@ -97,10 +97,7 @@ type daemon struct {
 }
 
 func serve(t *testing.T, ttl time.Duration, flags ...string) *daemon {
-	need.Redis(t)
-	f, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: 3, Volatile: true})
-	require.NoError(t, err)
-	t.Cleanup(func() { f.Close() })
+	f := need.Servers(t, fleet.Process, fleet.Options{Nodes: 3, Volatile: true})
 	nodes, err := pool.Open(f.URLs()...)
 	require.NoError(t, err)
 	d := &daemon{t: t, socket: filepath.Join(t.TempDir(), "s")}

@@ -26,9 +26,7 @@ func start(t *testing.T, opts fleet.Options) []string {
 	t.Helper()
 	need.Redis(t)
 	opts.Volatile = true
-	f, err := fleet.Start(t.Context(), fleet.Process, opts)
-	require.NoError(t, err)
-	t.Cleanup(func() { f.Close() })
+	f := need.Servers(t, fleet.Process, opts)
 	return f.URLs()
 }
 

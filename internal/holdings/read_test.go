@@ -13,6 +13,7 @@ import (
 
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/keys"
+	"github.com/redquorum/redquorum/internal/need"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/pool"
 )
@@ -22,9 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // start returns a reader of new servers, and what runs a command on the first of them.
 func start(t *testing.T, n int) (*Reader, fleet.Fleet, func(words ...any)) {
 	t.Helper()
-	f, err := fleet.Start(t.Context(), fleet.Embedded, fleet.Options{Nodes: n})
-	require.NoError(t, err)
-	t.Cleanup(func() { f.Close() })
+	f := need.Servers(t, fleet.Embedded, fleet.Options{Nodes: n})
 	r := &Reader{Timeout: time.Minute}
 	for _, u := range f.URLs() {
 		name, dial, err := pool.Dialer(u, pool.DialTimeout(time.Minute))

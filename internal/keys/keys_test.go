@@ -200,10 +200,7 @@ func FuzzCompanions(f *testing.F) {
 // TestTheRuleOfSlotsIsThatOfAServer, and a script may have a key with all its companions.
 func TestTheRuleOfSlotsIsThatOfAServer(t *testing.T) {
 	t.Parallel()
-	need.Redis(t)
-	f, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: 1, Volatile: true, Mode: fleet.ClusterNode})
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, f.Close()) })
+	f := need.Servers(t, fleet.Process, fleet.Options{Nodes: 1, Volatile: true, Mode: fleet.ClusterNode})
 	c, err := redis.DialURL(f.URLs()[0])
 	require.NoError(t, err)
 	defer c.Close()

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -123,4 +124,30 @@ func parse(list string) ([]string, error) {
 		}
 	}
 	return names, nil
+}
+
+// Servers starts a fleet that ends with the test. It skips or fails the test as Kind does.
+func Servers(t testing.TB, kind fleet.Kind, opts fleet.Options) fleet.Fleet {
+	t.Helper()
+	Kind(t, kind)
+	f, err := fleet.Start(t.Context(), kind, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+// Command builds the command into a folder, for tests of other packages than its own.
+func Command(folder string) error {
+	build := exec.Command("go", "build", "-o", filepath.Join(folder, "redlock"), "github.com/redquorum/redquorum/cmd/redlock")
+	text, err := build.CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, text)
+	}
+	return err
 }

@@ -21,10 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // start gives the test nodes of its own, and a Watch.
 func start(t *testing.T, kind fleet.Kind, nodes int) (fleet.Fleet, *Watch) {
 	t.Helper()
-	need.Kind(t, kind)
-	f, err := fleet.Start(t.Context(), kind, fleet.Options{Nodes: nodes, Volatile: kind == fleet.Process})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	f := need.Servers(t, kind, fleet.Options{Nodes: nodes, Volatile: kind == fleet.Process})
 	return f, watch(t, f.URLs())
 }
 

@@ -30,10 +30,7 @@ func start(t *testing.T) fleet.Fleet { return startKind(t, fleet.Process) }
 
 func startKind(t *testing.T, kind fleet.Kind) fleet.Fleet {
 	t.Helper()
-	need.Kind(t, kind)
-	f, err := fleet.Start(t.Context(), kind, fleet.Options{Nodes: 5, Volatile: kind == fleet.Process})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	f := need.Servers(t, kind, fleet.Options{Nodes: 5, Volatile: kind == fleet.Process})
 	return f
 }
 

@@ -5,7 +5,6 @@ import (
 	"net"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
@@ -21,10 +20,7 @@ func Run(t *testing.T, test func(t *testing.T, urls []string)) {
 	} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			need.Kind(t, kind)
-			f, err := fleet.Start(t.Context(), kind, opts)
-			require.NoError(t, err)
-			t.Cleanup(func() { assert.NoError(t, f.Close()) })
+			f := need.Servers(t, kind, opts)
 			test(t, f.URLs())
 		})
 	}
