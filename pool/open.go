@@ -52,11 +52,11 @@ func OpenWith(urls []string, opts ...Option) ([]Node, error) {
 			return nil, fmt.Errorf("pool: URL %d: %w", i+1, err)
 		}
 		for _, one := range t.all() {
-			if j, twice := seen[one.server()]; twice {
+			if j, twice := seen[one.address]; twice { // whatever the database
 				return nil, fmt.Errorf("pool: URLs %d and %d name the same server, %s: one server must not vote twice",
-					j, i+1, one.server())
+					j, i+1, one.address)
 			}
-			seen[one.server()] = i + 1
+			seen[one.address] = i + 1
 		}
 		targets[i] = t
 	}

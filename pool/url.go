@@ -161,9 +161,6 @@ func (t *target) setDatabase(s string) error {
 	return nil
 }
 
-// server names the server, whatever the database.
-func (t *target) server() string { return t.address }
-
 // name names the node in errors.
 func (t *target) name() string {
 	name := t.address

@@ -32,13 +32,14 @@ type Link struct {
 	cancel context.CancelFunc
 	done   chan struct{} // closed when run has returned
 
-	tried     chan struct{} // closed when the first attempt to connect has ended
-	triedOnce sync.Once     // closes tried
+	tried    chan struct{} // closed when the first attempt to connect has ended
+	hasTried func()        // closes tried, the first time
 }
 
 // New returns a Link that is about to connect.
 func New(config Config) *Link {
 	l := &Link{config: config, queue: newQueue(), done: make(chan struct{}), tried: make(chan struct{})}
+	l.hasTried = sync.OnceFunc(func() { close(l.tried) })
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.hints = newHints(l.ctx, &l.config, l.queue.kick)
 	go l.run()
@@ -112,11 +113,11 @@ func (l *Link) connect(last Server) (*conn, error) {
 	l.config.Doubt(append(g.Doubts, doubts...)...)
 	l.hints.retry(g.Server.RunID)
 	l.queue.open(g.Server.Abilities)
-	l.triedOnce.Do(func() { close(l.tried) })
+	l.hasTried()
 	return newConn(l.queue, l.hints, g), nil
 }
 
 func (l *Link) goOffline(reason error) {
 	l.queue.close(reason)
-	l.triedOnce.Do(func() { close(l.tried) })
+	l.hasTried()
 }
