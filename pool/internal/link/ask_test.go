@@ -1,13 +1,9 @@
 package link
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"io"
 	"net"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
@@ -53,17 +49,6 @@ func TestAPasswordIsNotShown(t *testing.T) {
 	assert.NotRegexp(t, "bob|hunter2", err.Error())
 	err = Explain(redis.Error("ERR unknown command 'AUTH', with args beginning with: 'hunter2' "))
 	assert.EqualError(t, err, wire.ErrUnsupported.Error()+" (ERR unknown command 'AUTH')", "of a caller's own dial function")
-}
-
-func TestDialErrorsDoNotRepeatTheAddress(t *testing.T) {
-	t.Parallel()
-	refused := &net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 6379}, Err: syscall.ECONNREFUSED}
-	err := Explain(fmt.Errorf("wrapped: %w", refused))
-	assert.ErrorIs(t, err, syscall.ECONNREFUSED)
-	assert.NotContains(t, err.Error(), "10.0.0.1")
-	assert.Equal(t, ErrHandshake, Explain(context.DeadlineExceeded))
-	plain := errors.New("something else")
-	assert.Equal(t, plain, Explain(plain))
 }
 
 // TestTheBarrierSparesAServerThatWasRestarted, and an old connection that is gone is no doubt.
