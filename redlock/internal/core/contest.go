@@ -22,30 +22,30 @@ const (
 
 // A contest is how the callers of this process compete with other processes.
 type contest struct {
-	phase     phase
-	until     clock.Instant // when the phase ends by itself
-	claim     *Claim        // that the vote asks for
-	vote      *Ballot       // voting: under way; else the last, nil if there was none
-	timeout   time.Duration // of a request to a node
-	undo      *Ballot       // gives back what that vote had taken
-	lost      *Failure      // of that vote; nil: none was lost
-	tries     int           // votes that were lost
-	early     int           // votes lost because nodes first had to record a TTL
-	untold    bool          // the owner is to hear of the lost vote when the refusers have said what is in the way
-	overtakes bool          // the vote takes a free lock that earlier places in the order did not take
-	listens   bool          // nodes hint at the key
-	place     place
-	intent    *intent // of a writer that has lost a vote
-	look      lookout
+	phase   phase
+	until   clock.Instant // when the phase ends by itself
+	claim   *Claim        // that the vote asks for
+	vote    *Ballot       // voting: under way; else the last, nil if there was none
+	timeout time.Duration // of a request to a node
+	undo    *Ballot       // gives back what that vote had taken
+	lost    *Failure      // of that vote; nil: none was lost
+	tries   int           // votes that were lost
+	early   int           // votes lost because nodes first had to record a TTL
+	untold  bool          // the owner is to hear of the lost vote when the refusers have said what is in the way
+	listens bool          // nodes hint at the key
+	place   place
+	intent  *intent // of a writer that has lost a vote
+	look    lookout
+	room    *Ballot // for the first, allocated with the contest; nil: it is used
 }
 
 func (k *Key) beginContest(t *Terms) {
-	n := &struct {
+	both := &struct {
 		contest contest
 		first   Ballot
 	}{}
-	n.contest.timeout = t.Timeout
-	k.contest, k.room = &n.contest, &n.first
+	k.contest = &both.contest
+	k.contest.timeout, k.contest.room = t.Timeout, &both.first
 }
 
 // due is when the contest goes on by itself.
@@ -387,7 +387,7 @@ func (k *Key) abandon(now clock.Instant) {
 	if c == nil {
 		return
 	}
-	c.overtakes = false // nothing was taken
+	c.place.overtakes = false // nothing was taken
 	if c.phase == voting {
 		k.undo(0, now)
 	}

@@ -25,9 +25,7 @@ type Claim struct {
 	renewAt clock.Instant
 	renewal *Ballot // under way, or nil
 	proof   int64   // the ballot that until counts from
-	refused int64   // the last extension that a node refused; earlier grants prove nothing
 	known
-	watched bool     // nodes hint at the key
 	trouble *trouble // nil: all has been well
 	readers *readers // nil: it is a writer's
 	tokens  *tokens  // nil: its Terms are not Fenced
@@ -43,6 +41,7 @@ type known struct {
 // A trouble is what went wrong with a claim, and what is done about it.
 type trouble struct {
 	failed   *Ballot       // the last extension that came to nothing; nil after one that succeeded
+	refused  int64         // the last that a node refused; earlier grants prove nothing
 	repairs  quorum.Set    // nodes that are being given the claim again
 	repaired quorum.Set    // the same, and those that were given it before, or were asked to let another reader in
 	lookAt   clock.Instant // when to look at the nodes; zero: never
@@ -136,9 +135,7 @@ func (k *Key) end(why Reason, failed *Ballot, now clock.Instant) *Ballot {
 	if c.readers != nil {
 		k.endJoin(c.readers)
 	}
-	if c.watched {
-		k.do(Effect{Kind: Unlisten})
-	}
+	k.unwatch()
 	if k.contest != nil { // nodes do not hint at what this process does itself
 		k.contest.look.hinted(now)
 	}
@@ -255,7 +252,7 @@ func (c *Claim) lacks(node int) {
 // knows notes that the node has the claim until the deadline, because it has granted b. A later refusal overrides
 // that, and a grant from before the proof does not last until the deadline.
 func (c *Claim) knows(b *Ballot, node int) {
-	if b.seq > c.refused && b.seq >= c.proof {
+	if b.seq >= c.proof && (c.trouble == nil || b.seq > c.trouble.refused) {
 		c.had.Add(node)
 	}
 }
@@ -369,7 +366,7 @@ func (c *Claim) renewalFailed(now clock.Instant) {
 func (k *Key) extend(now clock.Instant) *Ballot {
 	c := k.claim
 	b := k.ballot(toExtend, protocol.OpExtend, c, now)
-	b.HadKey, b.HadUntil, b.Req.Watch = c.had, c.until, c.watched
+	b.HadKey, b.HadUntil, b.Req.Watch = c.had, c.until, k.isWatched
 	k.send(b, k.Group.everyNode(), &b.Req)
 	return b
 }
@@ -404,7 +401,8 @@ func (k *Key) extended(b *Ballot, node int, a *Answer, now clock.Instant) {
 		c.knows(b, node)
 	case refused:
 		c.had.Remove(node)
-		c.refused = max(c.refused, b.seq)
+		t := c.troubled()
+		t.refused = max(t.refused, b.seq)
 		c.lacks(node)
 	}
 	k.weighExtension(b, now)
@@ -468,7 +466,7 @@ func (k *Key) repaired(b *Ballot, node int, now clock.Instant) {
 		return
 	}
 	c.troubled().repairs.Remove(node)
-	c.hinted(now) // the repair has used up the node's tracking of the key, so look again
+	k.hinted(now) // the repair has used up the node's tracking of the key, so look again
 	if b.granted.Has(node) {
 		c.votes.Add(node)
 		c.knows(b, node)
@@ -496,9 +494,9 @@ const (
 // lookAt is when a look is due, zero for never.
 func (k *Key) lookAt() clock.Instant {
 	switch c := k.claim; {
-	case c.watched && c.trouble != nil:
+	case k.isWatched && c.trouble != nil:
 		return c.trouble.lookAt
-	case c.watched || c.readers != nil || k.Unwatched || k.Group.Hinting == 0 || c.Terms.TTL < minWatchedTTL:
+	case k.isWatched || c.readers != nil || k.Unwatched || k.Group.Hinting == 0 || c.Terms.TTL < minWatchedTTL:
 		return 0
 	default:
 		return c.hold.Since.Add(watchAfter)
@@ -508,8 +506,8 @@ func (k *Key) lookAt() clock.Instant {
 // look asks the nodes whether they have the claim, and has them hint at the next change.
 func (k *Key) look(now clock.Instant) {
 	c := k.claim
-	if !c.watched {
-		c.watched = true
+	if !k.isWatched {
+		k.isWatched = true
 		k.do(Effect{Kind: Listen})
 	} else if t := c.trouble; t.looked > 0 && now < t.looked.Add(quietGaps*t.gap) {
 		t.gap, t.looked, t.lookAt = min(2*t.gap, c.Terms.TTL/4), now, 0
@@ -521,10 +519,18 @@ func (k *Key) look(now clock.Instant) {
 	k.send(b, k.Group.Hinting, &b.Req)
 }
 
+// unwatch has nodes hint at the claim no more.
+func (k *Key) unwatch() {
+	if k.isWatched {
+		k.isWatched = false
+		k.do(Effect{Kind: Unlisten})
+	}
+}
+
 // hinted schedules a look as early as the gap allows.
-func (c *Claim) hinted(now clock.Instant) {
-	if c.watched {
-		t := c.troubled()
+func (k *Key) hinted(now clock.Instant) {
+	if k.isWatched {
+		t := k.claim.troubled()
 		t.lookAt = max(now, t.looked.Add(t.gap))
 	}
 }

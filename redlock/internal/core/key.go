@@ -159,19 +159,19 @@ type Key struct {
 	Group     *Group
 	Name      string
 	Unwatched bool // by its owner: nodes are not to hint at its claim, because they hint at so many already
+	isWatched bool // nodes hint at its claim
 	closed    bool
+	open      int32 // answers that are still to come
 
 	line    []*Caller // that wait, in the order in which they are served
 	tries   []*Caller // that share the current vote or the next
 	contest *contest
-	room    *Ballot // for the first of a contest, allocated with it; nil: it is used
 	claim   *Claim
 	Turn    Turn      // its owner can keep it when it drops the Key, for the next Key of that name
 	past    *past     // nil: nothing to remember
 	awaited []*Caller // releases and extensions whose callers wait
-	open    int       // answers that are still to come
 	seq     int64     // of ballots
-	effects []Effect
+	effects *[]Effect // nil: there are none
 }
 
 // A past is what a Key remembers from one contest to the next.
@@ -294,16 +294,26 @@ const (
 	Lost                           // Ballot is a vote that was given up: later grants are of no use
 )
 
-// Lend gives the Key room for the effects of the next call. Without it the Key makes its own.
-func (k *Key) Lend(room []Effect) { k.effects = room[:0] }
+// Lend gives the Key room for the effects of the next call, which is empty. Without it the Key makes its own.
+func (k *Key) Lend(room *[]Effect) { k.effects = room }
 
 // Effects returns the effects of the last call, in order.
-func (k *Key) Effects() []Effect { return k.effects }
+func (k *Key) Effects() []Effect {
+	if k.effects == nil {
+		return nil
+	}
+	return *k.effects
+}
 
 // Carried says that the effects were carried out. The owner has the room for them again.
 func (k *Key) Carried() { k.effects = nil }
 
-func (k *Key) do(e Effect) { k.effects = append(k.effects, e) }
+func (k *Key) do(e Effect) {
+	if k.effects == nil {
+		k.effects = &[]Effect{}
+	}
+	*k.effects = append(*k.effects, e)
+}
 
 // tellVoted tells what came of a vote.
 func (k *Key) tellVoted(b *Ballot, f *Failure) {
@@ -314,8 +324,11 @@ func (k *Key) tellVoted(b *Ballot, f *Failure) {
 
 // ballot makes one that asks for op about a claim; without one (nil) it is about the key.
 func (k *Key) ballot(p purpose, op protocol.Op, c *Claim, now clock.Instant) *Ballot {
-	b := k.room
-	if k.room = nil; b == nil {
+	var b *Ballot
+	if k.contest != nil {
+		b, k.contest.room = k.contest.room, nil
+	}
+	if b == nil {
 		b = &Ballot{}
 	}
 	k.seq++
@@ -337,7 +350,7 @@ func (k *Key) ballot(p purpose, op protocol.Op, c *Claim, now clock.Instant) *Ba
 func (k *Key) send(b *Ballot, to quorum.Set, req *protocol.Request) {
 	if to &^= b.asked; to != 0 {
 		b.asked |= to
-		k.open += to.Size()
+		k.open += int32(to.Size())
 		k.do(Effect{Kind: Send, Ballot: b, To: to, Request: req})
 	}
 }

@@ -161,8 +161,8 @@ type Turn struct {
 	from   clock.Instant // zero: it begins with the next claim
 	ended  clock.Instant // when the process gave the key back last
 	cost   time.Duration // how long the last acquisition took
-	rivals int           // processes that waited when it took the key, as far as is known
-	missed int           // times in a row that none of them was there: they may just have been voting
+	rivals int32         // processes that waited when it took the key, as far as is known
+	missed int32         // times in a row that none of them was there: they may just have been voting
 }
 
 // maxMissed is how many times in a row a process may find none of its rivals before it takes a whole turn again.
@@ -182,7 +182,7 @@ func (t *Turn) begins(start, now clock.Instant, rivals int) {
 	t.cost = now.Sub(start)
 	switch {
 	case rivals > 0:
-		t.rivals, t.missed = rivals, 0
+		t.rivals, t.missed = int32(rivals), 0
 	case t.rivals > 0 && t.missed < maxMissed:
 		t.missed++
 	default:

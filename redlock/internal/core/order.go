@@ -24,6 +24,8 @@ type place struct {
 	waited   bool       // the key was not free, or others were before it
 	called   bool       // a call has come since the last question
 	doubted  bool       // a hint may have been missed since the last question
+
+	overtakes bool // the vote takes a free lock that earlier places did not take
 }
 
 // A standing is what the node that keeps the order has said.
@@ -77,7 +79,7 @@ func (k *Key) lineUp(now clock.Instant) {
 	}
 	if c.place.id == "" || w.isFair() && c.place.since != since {
 		k.leaveOrder(now)
-		c.place.id, c.place.since, c.place.others = k.Group.NewValue(""), since, k.Turn.rivals
+		c.place.id, c.place.since, c.place.others = k.Group.NewValue(""), since, int(k.Turn.rivals)
 	}
 	if !c.listens {
 		c.listens = true
@@ -91,9 +93,8 @@ func (k *Key) ask(now clock.Instant) {
 	c := k.contest
 	p := &c.place
 	near := p.standing == first || p.called || p.others < 2
-	p.standing, p.called, p.doubted, p.asked = unknown, false, false, nil
+	p.standing, p.called, p.doubted, p.overtakes, p.asked = unknown, false, false, false, nil
 	c.look.asked, c.look.free, c.look.told, c.look.second, c.look.expires = nil, false, false, 0, 0
-	c.overtakes = false
 	past := k.remember()
 	if past.pace > 0 && k.wanting(nil).isFair() { // else the pace is not known, and may be slower
 		past.pace = max(past.pace, fairPace)
@@ -155,7 +156,7 @@ func (k *Key) leaveOrder(now clock.Instant) {
 	for i := range k.Group.Nodes {
 		if c.place.at.Has(i) {
 			b := k.query(k.ballot(toNothing, protocol.OpQueue, nil, now), keys.Queue.Of(k.Name), i)
-			b.Req.Ticket = &protocol.Ticket{ID: c.place.id, Life: ticketLife, Leave: true, Overtakes: c.overtakes}
+			b.Req.Ticket = &protocol.Ticket{ID: c.place.id, Life: ticketLife, Leave: true, Overtakes: c.place.overtakes}
 		}
 	}
 	c.place.at = 0
@@ -231,9 +232,7 @@ func (k *Key) watched(b *Ballot, node int, a *Answer, now clock.Instant) {
 
 // Hint says that the key may have changed at the node.
 func (k *Key) Hint(node int, now clock.Instant) {
-	if k.claim != nil {
-		k.claim.hinted(now)
-	}
+	k.hinted(now)
 	c := k.contest
 	if c == nil || c.phase != ordered || c.look.wrong.Has(node) {
 		return
@@ -262,9 +261,7 @@ func (k *Key) Call(id string, now clock.Instant) {
 
 // Doubt says that a node may have lost anything, or that hints may have been missed.
 func (k *Key) Doubt(now clock.Instant) {
-	if k.claim != nil {
-		k.claim.hinted(now)
-	}
+	k.hinted(now)
 	switch c := k.contest; {
 	case c == nil || c.phase != ordered:
 	case c.place.standing == unknown: // what it asks may have come too early to be watched
@@ -301,7 +298,7 @@ func (k *Key) follow(now clock.Instant) {
 	// Nodes hint at a renewal as at a release. Before a quarter of its TTL is over, no lock is renewed.
 	mayBeRenewed := !l.told && l.expires > 0 && l.expires.Sub(now) <= 3*k.wanting(nil).Terms.TTL/4
 	k.vote(now)
-	if c.overtakes = overtakes; !overtakes && !mayBeRenewed && !isFair {
+	if p.overtakes = overtakes; !overtakes && !mayBeRenewed && !isFair {
 		k.leaveOrder(now) // so that the next is called while this one votes
 	}
 }

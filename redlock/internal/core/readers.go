@@ -268,10 +268,7 @@ func (k *Key) Downgrade(h *Hold, caller *Caller, now clock.Instant) {
 	if c := h.Claim; h.Reason == Held && c.readers == nil {
 		c.readers, c.tokens, c.hold = newReaders(k.Name), nil, nil
 		c.add(h)
-		if c.watched { // nodes keep many readers under the key, and hint at all
-			c.watched = false
-			k.do(Effect{Kind: Unlisten})
-		}
+		k.unwatch() // nodes keep many readers under the key, and hint at all
 	}
 	k.Extend(h, caller, now)
 	k.next(now)

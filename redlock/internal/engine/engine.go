@@ -75,7 +75,7 @@ type Engine struct {
 	judge    *judge       // nil without the memory guard
 	proposed atomic.Int64 // the last fencing token
 	waiters  sync.Pool    // of *waiter; each engine's own, so that channels stay in the bubble of a test
-	rooms    sync.Pool    // of *room
+	rooms    sync.Pool    // of *[]core.Effect
 
 	closed  context.Context // has ended: Close was called
 	close   context.CancelFunc
@@ -123,7 +123,7 @@ func New(c Config) *Engine {
 	for i := range e.shards {
 		e.shards[i].entries = map[string]*entry{}
 	}
-	e.rooms.New = func() any { return new(room) }
+	e.rooms.New = func() any { room := make([]core.Effect, 0, 8); return &room }
 	e.waiters.New = func() any { return &waiter{woken: make(chan struct{}, 1)} }
 	e.timers.engine, e.hints.engine = e, e
 	e.closed, e.close = context.WithCancel(context.Background())

@@ -20,9 +20,6 @@ type entry struct {
 	index  int32         // in the heap of the timers, plus one; guarded by these
 }
 
-// A room is lent to a Key for the effects of one call.
-type room [8]core.Effect
-
 // happen has something happen to the key of an entry, which is locked, and unlocks it.
 func (n *entry) happen(do func(*core.Key, clock.Instant)) {
 	now, r := n.engine.clock.Now(), n.lend()
@@ -30,17 +27,19 @@ func (n *entry) happen(do func(*core.Key, clock.Instant)) {
 	n.finish(now, r)
 }
 
-func (n *entry) lend() *room {
-	r := n.engine.rooms.Get().(*room)
-	n.key.Lend(r[:])
-	return r
+// lend lends the key room for the effects of one call.
+func (n *entry) lend() *[]core.Effect {
+	room := n.engine.rooms.Get().(*[]core.Effect)
+	n.key.Lend(room)
+	return room
 }
 
 // carried gives back the room for effects, which are carried out.
-func (n *entry) carried(r *room) {
+func (n *entry) carried(room *[]core.Effect) {
 	n.key.Carried()
-	clear(r[:])
-	n.engine.rooms.Put(r)
+	clear(*room)
+	*room = (*room)[:0]
+	n.engine.rooms.Put(room)
 }
 
 // carry carries out the effects of the last call, but those that come after the entry is unlocked.
@@ -68,16 +67,16 @@ func (n *entry) carry() {
 }
 
 // finish carries out the effects of the last call, and unlocks the entry.
-func (n *entry) finish(now clock.Instant, r *room) {
+func (n *entry) finish(now clock.Instant, room *[]core.Effect) {
 	n.carry()
-	var room [4]core.Effect // on the stack
-	later := room[:0]
+	var few [4]core.Effect // on the stack
+	later := few[:0]
 	for _, f := range n.key.Effects() {
 		if f.Kind >= core.Grant {
 			later = append(later, f)
 		}
 	}
-	n.carried(r)
+	n.carried(room)
 	switch due := n.key.Due(); {
 	case n.gone: // a holder that came back late has asked it
 	case n.key.Idle(now):

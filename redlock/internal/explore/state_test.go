@@ -68,7 +68,8 @@ var unheard = map[reflect.Type][]string{
 // sequences are fields that number a key's ballots: only their order matters.
 var sequences = map[reflect.Type][]string{
 	reflect.TypeFor[core.Ballot](): {"seq"},
-	reflect.TypeFor[core.Claim]():  {"proof", "refused"},
+	reflect.TypeFor[core.Claim]():  {"proof"},
+	troubleType:                    {"refused"},
 }
 
 // The types of a key's parts, which are not exported.
@@ -77,6 +78,7 @@ var (
 	placeType   = typeOf(contestType, "place")
 	knownType   = typeOf(reflect.TypeFor[core.Claim](), "known")
 	lookoutType = typeOf(contestType, "look")
+	troubleType = typeOf(reflect.TypeFor[core.Claim](), "trouble").Elem()
 
 	voteAt    = offsetOf(contestType, "vote")
 	undoAt    = offsetOf(contestType, "undo")
