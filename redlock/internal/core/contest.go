@@ -270,12 +270,11 @@ func (k *Key) judge(now clock.Instant) {
 	case f.Kind == Stale || f.Kind == NotHeld: // no other client is in the way
 		k.compete(now)
 	case f.Kind == ByOther:
-		gap := hintGap
-		if c.look.free { // a server may hint all the time; but at first the pause ends before others overtake
-			gap <<= min(c.look.vain, max(2, min(c.look.vain-6, 4)))
+		if c.look.free { // in vain; a server may hint all the time
+			gap := hintGap << min(c.look.vain/2, 4)
 			c.look.vain++
+			c.look.pause = now.Add(gap/2 + k.Group.Jitter(gap/2))
 		}
-		c.look.pause = now.Add(gap/2 + k.Group.Jitter(gap/2))
 		// A node has called the key free that others hold, and does so still.
 		if c.look.told && !c.vote.with(protocol.Refused).Has(c.look.node) {
 			c.look.wrong.Add(c.look.node)
