@@ -213,6 +213,8 @@ func newHashing(t reflect.Type) hashing {
 		return func(h *hasher, at unsafe.Pointer) { h.number(h.text(*(*string)(at))) }
 	case reflect.Bool, reflect.Uint8:
 		return func(h *hasher, at unsafe.Pointer) { h.number(uint64(*(*uint8)(at))) }
+	case reflect.Int32:
+		return func(h *hasher, at unsafe.Pointer) { h.number(uint64(*(*uint32)(at))) }
 	case reflect.Int, reflect.Int64, reflect.Uint64, reflect.Float64:
 		if t == reflect.TypeFor[clock.Instant]() {
 			return hashInstant
