@@ -49,14 +49,26 @@ type call struct {
 	locker   *Locker
 	settings *settings
 	ctx      context.Context // the caller's, which bounds the waiting
-	events   context.Context // of the acquisition's events: ctx, or what a Tracer has made of it
 	name     string          // or a text for people that stands for names
 	names    []string        // of a set, sorted, without doubles; nil: it is one name
-	adopts   string          // the value of the lock that is to be adopted; empty for a new lock
 	isTry    bool            // without waiting
 	isSet    bool            // by AcquireAll or TryAcquireAll
-	began    clock.Instant   // read only where there are observers
+	observed *observed       // nil: nobody observes the acquisition
 	room     *Lock           // for the first try, allocated with the call; nil: it is used
+}
+
+// An observed acquisition has a beginning, and a context for its events: the caller's, or what a Tracer has made of it.
+type observed struct {
+	ctx   context.Context
+	began clock.Instant
+}
+
+// events is the context of the acquisition's events.
+func (c *call) events() context.Context {
+	if c.observed == nil {
+		return c.ctx
+	}
+	return c.observed.ctx
 }
 
 // acquire is behind all ways to get a lock. asked has the names, and how they are wanted.
@@ -77,7 +89,7 @@ func (l *Locker) begin(ctx context.Context, asked *call, opts []Option) (*call, 
 	}{}
 	c := &both.call
 	*c = *asked
-	c.locker, c.ctx, c.events, c.room = l, ctx, ctx, &both.lock
+	c.locker, c.ctx, c.room = l, ctx, &both.lock
 	if c.isSet {
 		c.names = slices.Compact(slices.Sorted(slices.Values(asked.names)))
 		c.name = textOf(c.names)
@@ -103,9 +115,9 @@ func (l *Locker) begin(ctx context.Context, asked *call, opts []Option) (*call, 
 		c.names = nil
 	}
 	if l.isObserved() {
-		c.began = l.settings.clock.Now()
+		c.observed = &observed{ctx, l.settings.clock.Now()}
 		for _, t := range l.settings.tracers {
-			c.events = t.Start(c.events, c.name)
+			c.observed.ctx = t.Start(c.observed.ctx, c.name)
 		}
 	}
 	return c, nil
@@ -122,7 +134,7 @@ func (l *Locker) about(ctx context.Context, op protocol.Op, name string) (*call,
 	if l.isClosed() {
 		return nil, closedError(op, name)
 	}
-	return &call{locker: l, ctx: ctx, events: ctx, name: name}, nil
+	return &call{locker: l, ctx: ctx, name: name}, nil
 }
 
 // each returns the names of the call.
@@ -144,15 +156,12 @@ func textOf(names []string) string {
 
 // terms are those of the settings, with what observers want to know.
 func (c *call) terms() *core.Terms {
-	t := &c.settings.Terms
-	if c.adopts != "" || c.locker.isObserved() {
-		own := *t
-		if own.Adopts = c.adopts; c.locker.isObserved() {
-			own.Tag = c
-		}
-		t = &own
+	if !c.locker.isObserved() {
+		return &c.settings.Terms
 	}
-	return t
+	own := c.settings.Terms
+	own.Tag = c
+	return &own
 }
 
 // schedule is how the caller waits.
@@ -236,7 +245,7 @@ func (k *Lock) takeOne() error {
 	if f != nil || err != nil {
 		return k.errorIn(p.at, p.name, f, err)
 	}
-	p.lock, p.token, k.has = lock, lock.Token(), &p.lock
+	p.lock, k.has = lock, &p.lock
 	return nil
 }
 
@@ -251,7 +260,7 @@ func (c *call) conclude(k *Lock, err error) (*Lock, error) {
 		e = k.event(EventAcquired)
 		e.Votes, e.Remaining = k.Votes(), k.Remaining()
 	}
-	e.Context, e.Elapsed = c.events, l.settings.clock.Now().Sub(c.began)
+	e.Context, e.Elapsed = c.events(), l.settings.clock.Now().Sub(c.observed.began)
 	l.publish(e)
 	l.awaitObservers()
 	return k, err
@@ -269,7 +278,7 @@ func (c *call) errorIn(p *place, name string, f *core.Failure, ended error) erro
 		return c.noFailure(ended)
 	case f.Kind == core.AfterClose:
 		return closedError(protocol.OpAcquire, name)
-	case f.Kind == core.ByUs && c.adopts != "":
+	case f.Kind == core.ByUs && c.settings.Adopts != "":
 		return fmt.Errorf("redlock: adopt %q: this Locker holds the lock with that value already, and only readers with the same options share one; "+
 			"use the Lock that it has returned", name)
 	}

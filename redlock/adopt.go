@@ -102,7 +102,7 @@ func (l *Locker) Adopt(ctx context.Context, name, value string, opts ...Option) 
 		return nil, fmt.Errorf("redlock: adopt %q: the map of the groups is being changed, and until all clients have the new one "+
 			"only the lock's holder can extend it", name)
 	}
-	return l.acquire(ctx, &call{name: name, adopts: value, isTry: true}, slices.Concat(opts, []Option{adopted(value)}))
+	return l.acquire(ctx, &call{name: name, isTry: true}, slices.Concat(opts, []Option{adopted(value)}))
 }
 
 // adopted gives the settings the label of the value, and no token, because that of the holder is not known.
@@ -111,7 +111,7 @@ func adopted(value string) Option {
 		if s.weight > 1 {
 			return fmt.Errorf("Weight(%d): a lock of several permits has a value for each and cannot be adopted as a whole; give Weight(1) to adopt one of them", s.weight)
 		}
-		s.Fenced, s.Owner = false, HolderOf(value).Owner
+		s.Adopts, s.Fenced, s.Owner = value, false, HolderOf(value).Owner
 		return nil
 	}}
 }

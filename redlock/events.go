@@ -158,7 +158,7 @@ func (p *place) Answered(a engine.Answer) {
 	if !ok || a.Request.Op == protocol.OpLook { // as many as servers give hints, and they change nothing
 		return
 	}
-	outcome, ctx := a.Reply.Outcome, c.events
+	outcome, ctx := a.Reply.Outcome, c.events()
 	if a.OfHeld {
 		ctx = c.ctx
 	}
@@ -178,7 +178,7 @@ func (p *place) Voted(b *core.Ballot, f *core.Failure) {
 		return
 	}
 	now := p.locker.settings.clock.Now()
-	e := Event{Kind: EventAttempt, Context: c.events, Name: c.nameOf(p, b.Req.Key), Group: p.name, Elapsed: now.Sub(b.Start), Votes: b.Votes()}
+	e := Event{Kind: EventAttempt, Context: c.events(), Name: c.nameOf(p, b.Req.Key), Group: p.name, Elapsed: now.Sub(b.Start), Votes: b.Votes()}
 	if n := c.settings.holders(); n > 1 {
 		e.Permits = n
 		_, e.Permit = keys.OfSlot(b.Req.Key)

@@ -225,7 +225,7 @@ func (k *Lock) agree(name string) error {
 		return k.errorIn(at, k.name, f, err)
 	}
 	for _, p := range of {
-		p.token = token
+		p.lock.Token = token
 	}
 	return nil
 }

@@ -33,7 +33,6 @@ type Lock struct {
 	ctx        context.Context // nil: no caller has asked for it yet
 	cancel     context.CancelCauseFunc
 	until      []clock.Instant // of each part, as it was last extended; none without observers
-	told       clock.Instant   // the deadline that observers know of
 }
 
 // A holding is what a Lock has on the nodes: a hold, a bond or permits.
@@ -48,11 +47,10 @@ type holding interface {
 
 // A part is one hold of a Lock.
 type part struct {
-	name  string
-	at    *place
-	slot  int // of a permit
-	lock  engine.Lock
-	token int64
+	name string
+	at   *place
+	slot int // of a permit
+	lock engine.Lock
 }
 
 // target is what the part locks, or the slots of which are its permits.
@@ -77,7 +75,7 @@ func (k *Lock) complete() bool {
 	for i := range until {
 		k.until[i] = max(k.until[i], until[i]) // an extension may have come meanwhile
 	}
-	k.told, k.isComplete = k.earliest(), k.cause == nil
+	k.isComplete = k.cause == nil
 	return k.isComplete
 }
 
@@ -170,16 +168,16 @@ func (o *owner) Extended(l engine.Lock) {
 	until, votes := l.Hold.Deadline(), l.Claim.Votes()
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	before := k.earliest()
 	for i := range k.parts {
 		if k.parts[i].lock.Hold == l.Hold {
 			k.until[i] = until
 		}
 	}
 	ends := k.earliest()
-	if !k.isComplete || k.cause != nil || len(k.parts) > 1 && ends <= k.told { // another part ends first
+	if !k.isComplete || k.cause != nil || len(k.parts) > 1 && ends <= before { // another part ends first
 		return
 	}
-	k.told = ends
 	e := k.event(EventExtended)
 	now := k.now()
 	e.Votes, e.Remaining = votes, ends.Sub(now)
@@ -309,7 +307,7 @@ func (k *Lock) Fence() int64 {
 	if k.names != nil {
 		return 0
 	}
-	return k.parts[0].token
+	return k.parts[0].lock.Token
 }
 
 // FenceOf returns the fencing token of one of the lock's names, and zero for a name that the lock
@@ -317,7 +315,7 @@ func (k *Lock) Fence() int64 {
 func (k *Lock) FenceOf(name string) int64 {
 	for _, p := range k.parts {
 		if p.name == name {
-			return p.token
+			return p.lock.Token
 		}
 	}
 	return 0

@@ -68,7 +68,7 @@ func (k *Lock) askMarks(ctx context.Context, r protocol.Request) (highest int64,
 		return 0, err
 	}
 	isEnough, gone, of := engine.All, ErrNoQuorum, *k.call
-	of.events = of.ctx // events are the lock's, and no part of its acquisition
+	of.observed = nil // events are the lock's, and no part of its acquisition
 	if r.Op == protocol.OpMark {
 		isEnough, gone = engine.Decided, ErrMarked
 	}

@@ -67,7 +67,7 @@ func (k *Lock) takeSet() error {
 		return k.explain(f, err)
 	}
 	for i, l := range bond.Locks() {
-		k.parts[i].lock, k.parts[i].token = l, l.Token()
+		k.parts[i].lock = l
 	}
 	k.has, k.bond = bond, bond
 	return k.join()
@@ -123,7 +123,7 @@ func (k *Lock) takePermits() error {
 	of, n := k.parts, len(got.Slots)
 	k.has, k.bond, k.parts = got, got.Bond, nil
 	for i, l := range got.Locks() {
-		k.parts = append(k.parts, part{name: k.name, at: of[i/n].at, slot: got.Slots[i%n], lock: l, token: l.Token()})
+		k.parts = append(k.parts, part{name: k.name, at: of[i/n].at, slot: got.Slots[i%n], lock: l})
 	}
 	return k.join()
 }

@@ -227,12 +227,9 @@ func (e *Engine) forAll(do func(*core.Key, clock.Instant)) {
 // A Lock is a hold of the key of an entry.
 type Lock struct {
 	*core.Hold
+	Token int64 // for fencing; zero if its Terms are not Fenced
 	entry *entry
-	token int64
 }
-
-// Token returns the fencing token; zero if its Terms are not Fenced.
-func (l Lock) Token() int64 { return l.token }
 
 // An Owner is told what happens to its hold, in the order in which it happens, while the key is locked. It must
 // not block and must not call the engine: it ends contexts, and puts events into a queue.
@@ -327,7 +324,7 @@ func (w call) grant(ctx context.Context) (Lock, *core.Failure, error) {
 	if w.Hold == nil {
 		return Lock{}, w.Failure, nil
 	}
-	lock := Lock{w.Hold, w.entry, w.Token}
+	lock := Lock{w.Hold, w.Token, w.entry}
 	now := w.entry.engine.clock.Now()
 	switch err := ctx.Err(); {
 	case err != nil: // the caller has given up, and does not want the lock any more

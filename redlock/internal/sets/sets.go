@@ -276,7 +276,7 @@ func Agree(ctx context.Context, locks []engine.Lock) (token int64, f *core.Failu
 	accepted := make([]int64, len(locks))
 	next := int64(0)
 	for i, l := range locks {
-		accepted[i] = l.Token()
+		accepted[i] = l.Token
 		next = max(next, accepted[i])
 	}
 	for range mostRaises {
