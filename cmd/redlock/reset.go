@@ -349,8 +349,8 @@ func (r *resetCommand) text(report *resetReport) string {
 			names += ", and others that were not looked at"
 		}
 		fmt.Fprintln(&b, plain.Wrap(fmt.Sprintf("Locks that are held, %d: %s. On servers that others use as well, any key with a string looks like a lock.", held, names), 0))
-	} else {
-		fmt.Fprintln(&b, "No lock is held, as far as the servers tell.")
+	} else if report.silent == "" {
+		fmt.Fprintln(&b, "No lock is held.")
 	}
 	if report.silent != "" {
 		fmt.Fprintln(&b, plain.Wrap("Which locks are held is not known of "+report.silent, 0))

@@ -266,7 +266,7 @@ func (r *Reader) scan(ctx context.Context, server int, c redis.Conn, limit int) 
 		var refused redis.Error
 		switch {
 		case errors.As(err, &refused):
-			return found, false, fmt.Errorf("SCAN: %w; where it cannot be had, give the names of the locks", refused)
+			return found, false, fmt.Errorf("SCAN: %w; to list locks permit +scan, or give their names", refused)
 		case err != nil:
 			return found, false, err
 		}
