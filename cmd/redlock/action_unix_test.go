@@ -33,10 +33,10 @@ func TestTheActionRunsUnderTheLock(t *testing.T) {
 	f := startFleet(t, fleet.Embedded, 3)
 	step := at(document(t, "action/action.yml"), "runs.steps.1")
 	tr.Equal(t, `"$GITHUB_ACTION_PATH/run.sh"`, text(step, "run"))
-	inputs := map[string]string{}
+	inputs, built := map[string]string{}, t.TempDir() // where redlock is built once
 	act := func() (code int, said string) {
 		c := exec.CommandContext(t.Context(), "bash", "-c", text(step, "run"))
-		c.Env = append(os.Environ(), "GITHUB_ACTION_PATH="+filepath.Join(readme.Root(t), "deploy", "action"), "RUNNER_TEMP="+t.TempDir())
+		c.Env = append(os.Environ(), "GITHUB_ACTION_PATH="+filepath.Join(readme.Root(t), "deploy", "action"), "RUNNER_TEMP="+built)
 		for name, value := range at(step, "env").(map[string]any) {
 			input := value.(string)[len("${{ inputs.") : len(value.(string))-len(" }}")]
 			tr.NotNil(t, at(document(t, "action/action.yml"), "inputs."+input))
