@@ -26,9 +26,18 @@ func TestADialerConnectsAsOpenDoes(t *testing.T) {
 	c, err := dial(t.Context())
 	require.NoError(t, err)
 	defer c.Close()
+	require.NoError(t, c.Send("SET", "other", "there"))
 	value, err := redis.String(c.Do("GET", "k"))
 	require.NoError(t, err)
-	assert.Equal(t, "here", value)
+	assert.Equal(t, "here", value, "and not the answer to what was sent before")
+	require.NoError(t, c.Send("LPUSH", "k", "wrong"))
+	_, err = c.Do("")
+	assert.ErrorContains(t, err, "WRONGTYPE")
+	require.NoError(t, c.Err())
+	r.Close()
+	_, err = c.Do("GET", "k")
+	assert.Error(t, err)
+	assert.Error(t, c.Err(), "a pool throws it away")
 }
 
 func TestADialerSaysWhatIsWrongWithoutSecrets(t *testing.T) {
@@ -67,7 +76,7 @@ func TestArgumentsAreChecked(t *testing.T) {
 	assert.ErrorContains(t, err, "name is empty")
 	_, err = FromDial("n", nil)
 	assert.ErrorContains(t, err, "nil")
-	for _, o := range []Option{NetDial(nil), TLS(nil), TLSFunc(nil), DialTimeout(0), StallTimeout(time.Millisecond), Log(nil)} {
+	for _, o := range []Option{NetDial(nil), TLS(nil), TLSFunc(nil), Credentials(nil), Reauthenticate(1), DialTimeout(0), StallTimeout(time.Millisecond), Log(nil)} {
 		_, err = OpenWith([]string{"redis://h"}, o)
 		assert.ErrorContains(t, err, "pool: option ")
 	}
