@@ -277,30 +277,27 @@ func TestATickIsNotSpentOnAClientThatHasLeft(t *testing.T) {
 	})
 }
 
-// TestAClientThatLeavesWhileItWaitsKeepsNoOtherLock for longer than its session's TTL.
-func TestAClientThatLeavesWhileItWaitsKeepsNoOtherLock(t *testing.T) {
+// TestASessionEndsWithItsConnection, within its TTL, if its client leaves while it waits, and at once if a stream is
+// bound to it.
+func TestASessionEndsWithItsConnection(t *testing.T) {
 	overSockets(t, func(t *testing.T, servers *redlocktest.Servers, s *Server, dial func() line) {
-		mine := open(t, s, `{"ttl_ms":1000}`)
-		mine.take(`{"name":"mine"}`)
 		defer servers.Hold("a")()
-		c := dial()
-		c.send("POST /v1/locks", `{"name":"a","wait_ms":3600000}`, sessionHeader+": "+mine.session)
-		soon(t, func() bool { return requests(s) == 1 }, "it waits")
-		c.Close()
-		soon(t, func() bool { return free(t, servers, "mine") }, "its session has ended")
-	})
-}
-
-// TestABoundStreamEndsWithItsConnection over each kind of socket.
-func TestABoundStreamEndsWithItsConnection(t *testing.T) {
-	overSockets(t, func(t *testing.T, servers *redlocktest.Servers, s *Server, dial func() line) {
-		mine := open(t, s, `{"ttl_ms":3600000}`)
-		mine.take(`{"name":"mine"}`)
-		c := dial()
-		c.send("GET /v1/session?bound=true", "", sessionHeader+": "+mine.session, "Accept: text/event-stream")
-		_, err := bufio.NewReader(c).ReadString('\n')
-		require.NoError(t, err)
-		c.Close()
-		soon(t, func() bool { return free(t, servers, "mine") }, "its session has ended")
+		for ttl, leave := range map[string]func(c line, session string){
+			"1000": func(c line, session string) {
+				c.send("POST /v1/locks", `{"name":"a","wait_ms":3600000}`, session)
+				soon(t, func() bool { return requests(s) == 1 }, "it waits")
+			},
+			"3600000": func(c line, session string) {
+				c.send("GET /v1/session?bound=true", "", session, "Accept: text/event-stream")
+				_, err := bufio.NewReader(c).ReadString('\n')
+				require.NoError(t, err)
+			},
+		} {
+			mine, c := open(t, s, `{"ttl_ms":`+ttl+`}`), dial()
+			mine.take(`{"name":"mine"}`)
+			leave(c, sessionHeader+": "+mine.session)
+			c.Close()
+			soon(t, func() bool { return free(t, servers, "mine") }, "its session has ended")
+		}
 	})
 }

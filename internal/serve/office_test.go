@@ -19,6 +19,13 @@ import (
 	"github.com/redquorum/redquorum/redlocktest"
 )
 
+// offices runs a test of candidates in virtual time.
+func offices(t *testing.T, test func(t *testing.T, servers *redlocktest.Servers)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { test(t, redlocktest.Start(t)) })
+}
+
 // A candidate is a server that campaigns for an office, and the program beside it.
 type candidate struct {
 	*client
@@ -94,9 +101,7 @@ func probe(s *Server, path string) (status int, body string) {
 
 // TestOneOfTwoLeads, and the other when that has ended.
 func TestOneOfTwoLeads(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		servers := redlocktest.Start(t)
+	offices(t, func(t *testing.T, servers *redlocktest.Servers) {
 		a := campaign(t, servers, "a")
 		first := a.await(0)
 		assert.True(t, first.Leader)
@@ -115,9 +120,7 @@ func TestOneOfTwoLeads(t *testing.T) {
 
 // TestATermThatIsLostIsTold to a program that waits, and the next term has a greater token.
 func TestATermThatIsLostIsTold(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		servers := redlocktest.Start(t)
+	offices(t, func(t *testing.T, servers *redlocktest.Servers) {
 		a := campaign(t, servers, "a")
 		first := a.await(0)
 		time.AfterFunc(time.Second, func() { servers.Lose("billing") })
@@ -131,9 +134,8 @@ func TestATermThatIsLostIsTold(t *testing.T) {
 
 // TestAProgramThatWaitsIsToldOfALaterEnd before the end that it knows.
 func TestAProgramThatWaitsIsToldOfALaterEnd(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		a := campaign(t, redlocktest.Start(t), "a")
+	offices(t, func(t *testing.T, servers *redlocktest.Servers) {
+		a := campaign(t, servers, "a")
 		last := a.await(0)
 		for range 100 {
 			next := a.leader("?wait_ms=60000&seen=" + text(last.Token))
@@ -277,9 +279,7 @@ func TestTheEndOfTheServerIsTheEndOfTheTerm(t *testing.T) {
 
 // TestAProgramResigns, in its own term only.
 func TestAProgramResigns(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		servers := redlocktest.Start(t)
+	offices(t, func(t *testing.T, servers *redlocktest.Servers) {
 		a := campaign(t, servers, "a")
 		first := a.await(0)
 		b := campaign(t, servers, "b")
@@ -300,9 +300,7 @@ func TestAProgramResigns(t *testing.T) {
 
 // TestARestartGivesTheOfficeBack, unless a program may still believe that it leads.
 func TestARestartGivesTheOfficeBack(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		servers := redlocktest.Start(t)
+	offices(t, func(t *testing.T, servers *redlocktest.Servers) {
 		for _, told := range []bool{false, true} {
 			a := campaign(t, servers, "a")
 			time.Sleep(time.Second)
@@ -351,9 +349,7 @@ func TestReadiness(t *testing.T) {
 
 // TestAnOfficeThatCannotBeHadIsTold once, and tried again.
 func TestAnOfficeThatCannotBeHadIsTold(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		servers := redlocktest.Start(t)
+	offices(t, func(t *testing.T, servers *redlocktest.Servers) {
 		told := make(chan error, 100)
 		s := New(servers.Locker(), Config{TTL: 10 * time.Second, Office: "billing", Candidate: strings.Repeat("a", 200), Warn: func(err error) { told <- err }})
 		time.Sleep(time.Minute)

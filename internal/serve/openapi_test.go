@@ -3,9 +3,6 @@ package serve
 import (
 	"bytes"
 	"encoding/json"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"maps"
 	"mime"
 	"net/http"
@@ -152,17 +149,12 @@ func withoutWords(schema map[string]any) map[string]any {
 
 func TestEachKindIsDescribed(t *testing.T) {
 	t.Parallel()
-	var kinds, named []string
-	file, err := parser.ParseFile(token.NewFileSet(), "problem.go", nil, 0)
+	source, err := os.ReadFile("problem.go")
 	require.NoError(t, err)
-	ast.Inspect(file, func(n ast.Node) bool {
-		if v, ok := n.(*ast.ValueSpec); ok && strings.HasPrefix(v.Names[0].Name, "kind") {
-			kind, err := strconv.Unquote(v.Values[0].(*ast.BasicLit).Value)
-			require.NoError(t, err)
-			kinds = append(kinds, kind)
-		}
-		return true
-	})
+	var kinds, named []string
+	for _, kind := range regexp.MustCompile(`(?m)^\tkind\w+ += "(\w+)"`).FindAllStringSubmatch(string(source), -1) {
+		kinds = append(kinds, kind[1])
+	}
 	require.NotEmpty(t, kinds)
 	d := described(t)
 	field := d.Components.Schemas["Problem"]["properties"].(map[string]any)["kind"].(map[string]any)
@@ -244,28 +236,14 @@ func TestEachParameterIsDescribed(t *testing.T) {
 					assert.Contains(t, path, "{"+p.Name+"}")
 					continue
 				}
+				if p.Schema["type"] == "integer" && p.Schema["maximum"] == nil {
+					assert.Equal(t, "int64", p.Schema["format"], "%s has no room for a token, which is larger than 32 bits hold", p.Name)
+				}
 				there[p.In+" "+p.Name] = true
 			}
 		}
 	}
 	assert.Equal(t, asked, there)
-}
-
-// TestParametersHaveRoomForTokens: versions and tokens are larger than 32 bits hold.
-func TestParametersHaveRoomForTokens(t *testing.T) {
-	t.Parallel()
-	seen := 0
-	for path, methods := range described(t).Paths {
-		for method, o := range methods {
-			for _, p := range o.Parameters {
-				if p.Schema["type"] == "integer" && p.Schema["maximum"] == nil {
-					assert.Equal(t, "int64", p.Schema["format"], "%s %s: %s", method, path, p.Name)
-					seen++
-				}
-			}
-		}
-	}
-	assert.Equal(t, 3, seen)
 }
 
 func TestTheDescriptionIsServed(t *testing.T) {

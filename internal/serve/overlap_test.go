@@ -68,7 +68,7 @@ func TestNoTwoClientsMayWorkAtTheSameTime(t *testing.T) {
 			}
 		})
 	}
-	assert.Greater(t, total, 10*int(seeds), "locks that were granted")
+	assert.Greater(t, total, 4*int(seeds), "locks that were granted")
 }
 
 // workOnce takes the lock, and keeps it for a while in one of the ways in which clients do.

@@ -2,7 +2,6 @@ package serve
 
 import (
 	"context"
-	"crypto/tls"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -161,16 +160,4 @@ func TestALeaseThatIsReleasedBeforeItIsTold(t *testing.T) {
 		assert.NotEqual(t, l.id, again.lease.Lease)
 		assert.True(t, again.lease.Held)
 	})
-}
-
-func TestAPageOverTLSMayUseItsOwnServer(t *testing.T) {
-	t.Parallel()
-	r, err := http.NewRequestWithContext(t.Context(), "GET", "https://localhost:8080/", nil)
-	require.NoError(t, err)
-	r.TLS = &tls.ConnectionState{}
-	r.Header.Set("Origin", "https://localhost:8080")
-	c := Config{IsLoopback: true}
-	assert.Nil(t, c.refuses(r))
-	r.Header.Set("Origin", "http://localhost:8080")
-	assert.NotNil(t, c.refuses(r), "another server may be behind that port")
 }

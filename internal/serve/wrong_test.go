@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"crypto/tls"
 	"errors"
 	"net/http"
 	"regexp"
@@ -216,6 +217,7 @@ func TestAccess(t *testing.T) {
 	for name, x := range map[string]struct {
 		config       Config
 		host, origin string
+		isTLS        bool
 		refused      bool
 	}{
 		"a program":                        {config: Config{IsLoopback: true}, host: "127.0.0.1:8080"},
@@ -226,6 +228,8 @@ func TestAccess(t *testing.T) {
 		"without a name":                   {config: Config{IsLoopback: true}, host: "", refused: true},
 		"a page of its own":                {config: Config{IsLoopback: true}, host: "localhost:8080", origin: "http://localhost:8080"},
 		"a page of another":                {config: Config{IsLoopback: true}, host: "localhost:8080", origin: "http://localhost:3000", refused: true},
+		"a page of its own, over TLS":      {config: Config{IsLoopback: true}, host: "localhost:8080", origin: "https://localhost:8080", isTLS: true},
+		"a page of another, behind a port": {config: Config{IsLoopback: true}, host: "localhost:8080", origin: "http://localhost:8080", isTLS: true, refused: true},
 		"a page from nowhere":              {config: Config{IsLoopback: true}, host: "localhost:8080", origin: "null", refused: true},
 		"any name over a socket":           {host: "redlock"},
 		"a name over a socket with a page": {config: Config{Page: &Page{}}, host: "evil.example", refused: true},
@@ -235,7 +239,9 @@ func TestAccess(t *testing.T) {
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), "GET", "http://x/", nil)
 		require.NoError(t, err)
-		r.Host = x.host
+		if r.Host = x.host; x.isTLS {
+			r.TLS = &tls.ConnectionState{}
+		}
 		if x.origin != "" {
 			r.Header.Set("Origin", x.origin)
 		}
