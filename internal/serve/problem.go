@@ -143,6 +143,9 @@ func (p *problem) write(w http.ResponseWriter) {
 	if p.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.FormatInt((p.RetryAfter+999)/1000, 10))
 	}
+	if p.Status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	write(w, p.Status, p)
 }

@@ -31,9 +31,8 @@ func (s *Server) clientOf(r *http.Request) (*rights.Client, error) {
 	}
 	var client *rights.Client
 	if given := r.Header.Get("Authorization"); given != "" {
-		token, isBearer := strings.CutPrefix(given, "Bearer ")
-		if client = s.config.Rights.Current().OfToken(token); !isBearer {
-			client = nil
+		if token, isBearer := strings.CutPrefix(given, "Bearer "); isBearer {
+			client = s.config.Rights.Current().OfToken(token)
 		}
 	} else if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		client = s.config.Rights.Current().OfSubject(r.TLS.PeerCertificates[0].Subject.String())
@@ -75,8 +74,8 @@ func (e *Event) isFor(c *rights.Client) bool {
 	return e.Lock == "" || c.MayAll(rights.Look) || c.May(rights.Look, e.Lock) && !strings.Contains(e.Lock, ", ")
 }
 
-// Refusals count what was refused, by the label of the client, and empty for one that is not known. They are safe
-// for concurrent use.
+// Refusals count refused requests by the label of the client, which is empty for one that is not known. They are
+// safe for concurrent use.
 type refusals struct {
 	mu    sync.Mutex
 	count map[string]int64
@@ -110,18 +109,19 @@ func (r *refusals) add(label string) bool {
 // may look at all names.
 func (s *Server) showMetrics(w http.ResponseWriter, r *request) error {
 	var text strings.Builder
-	s.table.mu.Lock()
-	fmt.Fprintf(&text, "# TYPE redlock_serve_sessions gauge\nredlock_serve_sessions %d\n", len(s.table.sessions))
-	fmt.Fprintf(&text, "# TYPE redlock_serve_leases gauge\nredlock_serve_leases %d\n", len(s.table.leases))
-	s.table.mu.Unlock()
-	if of := s.config.Rights; of != nil {
-		wrong := 0
-		if of.Wrong() != nil {
-			wrong = 1
-		}
-		fmt.Fprintf(&text, "# TYPE redlock_serve_rights_wrong gauge\nredlock_serve_rights_wrong %d\n", wrong)
+	gauge := func(name string, n int) {
+		fmt.Fprintf(&text, "# TYPE redlock_serve_%[1]s gauge\nredlock_serve_%[1]s %[2]d\n", name, n)
 	}
-	fmt.Fprintf(&text, "# TYPE redlock_serve_refused_total counter\n")
+	s.table.mu.Lock()
+	gauge("sessions", len(s.table.sessions))
+	gauge("leases", len(s.table.leases))
+	s.table.mu.Unlock()
+	wrong := 0
+	if of := s.config.Rights; of != nil && of.Wrong() != nil {
+		wrong = 1
+	}
+	gauge("rights_wrong", wrong)
+	text.WriteString("# TYPE redlock_serve_refused_total counter\n")
 	s.refusals.mu.Lock()
 	for _, label := range slices.Sorted(maps.Keys(s.refusals.count)) {
 		if label == r.client.Label || r.client.MayAll(rights.Look) {

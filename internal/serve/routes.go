@@ -27,12 +27,12 @@ type request struct {
 	release releaseWish // of POST /v1/survey/release
 }
 
-// A route is what answers a request, and what its client must have the right to do.
+// A route is what answers a request, and which right its client needs.
 type route struct {
 	answer handler
-	isOpen bool                             // to anybody
-	do     rights.Right                     // with these locks; the rest is for any client that is known, about what is its own
-	with   func(*request) ([]string, error) // nil: with none
+	isOpen bool                             // to anybody; otherwise to clients that are known
+	do     rights.Right                     // what the client must be allowed to do
+	with   func(*request) ([]string, error) // with these locks; nil: the answer is about what is its own
 }
 
 // await returns when something has changed, after a time, or when the client sends no more.
@@ -89,9 +89,9 @@ func fixed(kind string, body []byte) handler {
 func (s *Server) newMux() http.Handler {
 	mux := http.NewServeMux()
 	for pattern, of := range s.routes() {
-		mux.HandleFunc(pattern, s.by(of))
+		mux.HandleFunc(pattern, s.answerBy(of))
 	}
-	mux.HandleFunc("/", s.by(route{answer: func(w http.ResponseWriter, r *request) error {
+	mux.HandleFunc("/", s.answerBy(route{answer: func(w http.ResponseWriter, r *request) error {
 		if methods := methodsOf(mux, r.Request); methods != "" {
 			w.Header().Set("Allow", methods)
 			return newProblem(http.StatusMethodNotAllowed, kindBad, fmt.Sprintf("%s is for %s, not for %s", r.URL.Path, methods, r.Method))
@@ -101,9 +101,9 @@ func (s *Server) newMux() http.Handler {
 	return mux
 }
 
-// by answers by a route. What another server goes on with has no answer from this one: the connection is cut, and
-// the client asks again.
-func (s *Server) by(of route) http.HandlerFunc {
+// answerBy answers requests by a route, or with the problem. If another server goes on with the sessions, the
+// connection is cut instead, and the client asks again.
+func (s *Server) answerBy(of route) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		err := s.handle(w, r, of)
 		if errors.Is(err, errEnding) && s.leaves.Load() {
@@ -115,8 +115,8 @@ func (s *Server) by(of route) http.HandlerFunc {
 	}
 }
 
-// handle is where all requests come by. A client that is not known has nothing read, and one without the right is
-// not answered by the route.
+// handle has the route answer a request, unless its client is not known or has not the right. All requests come
+// by here. The body is read behind the look at the token, so that strangers cost little.
 func (s *Server) handle(w http.ResponseWriter, hr *http.Request, of route) (err error) {
 	r := &request{Request: hr}
 	if !of.isOpen {

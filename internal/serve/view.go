@@ -36,6 +36,8 @@ type view struct {
 	Sessions sessionsView  `json:"sessions"`
 	Events   []Event       `json:"events"` // the latest first
 	Lock     *lockView     `json:"lock,omitempty"`
+
+	matching []*LockState // of which Locks has a page
 }
 
 // A lockView is all about one lock.
@@ -159,26 +161,25 @@ func (s *Server) view(of *snapshot, c *rights.Client, filter string) *view {
 		if l := &of.Locks[i]; c.May(rights.Look, l.Name) {
 			a.Total++
 			if l.matches(filter) {
-				a.Locks = append(a.Locks, *l)
+				a.matching = append(a.matching, l)
 			}
 		}
 	}
-	a.Matching = len(a.Locks)
+	a.Matching = len(a.matching)
 	return a
 }
 
-// page leaves those of the locks that are wanted: the last ones where there are not so many.
+// page takes those of the locks that are wanted: the last ones where there are not so many.
 func (a *view) page(from, count int) {
 	if from >= a.Matching {
 		from = max(0, a.Matching-1)
 		from -= from % max(1, count)
 	}
-	a.From = from
-	some := a.Locks[from:min(from+count, a.Matching)]
-	a.Locks = make([]LockState, len(some))
-	for i, l := range some {
-		l.Keys = nil
-		a.Locks[i] = l
+	a.From, a.Locks = from, []LockState{}
+	for _, l := range a.matching[from:min(from+count, a.Matching)] {
+		shown := *l
+		shown.Keys = nil
+		a.Locks = append(a.Locks, shown)
 	}
 }
 
