@@ -10,8 +10,8 @@ import (
 	tr "github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/long"
 	need "github.com/redquorum/redquorum/internal/need"
-	"github.com/redquorum/redquorum/internal/race"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -48,7 +48,7 @@ func BenchmarkAcquireRelease(b *testing.B) {
 }
 
 func TestACycleOverFiveNodesAllocatesLittle(t *testing.T) {
-	if race.Enabled() {
+	if long.Race() {
 		t.Skip("under the race detector a sync.Pool drops some of what it is given, at random")
 	}
 	cycle := newCycle(t)

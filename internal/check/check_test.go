@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -138,56 +137,6 @@ func TestTooManyHoldersAreThoseOfEachMoment(t *testing.T) {
 		}
 	}
 	assert.Greater(t, wrong, 500, "too few lists have something to be found")
-}
-
-// A second implementation, which looks at all pairs, must find the same.
-func TestOverlapsAreThoseOfAllPairs(t *testing.T) {
-	t.Parallel()
-	wrong := 0
-	for seed := range uint64(2000) {
-		random := rand.New(rand.NewPCG(seed, 0))
-		holds := make([]hold, random.IntN(20))
-		for i := range holds {
-			from := random.Int64N(60)
-			holds[i] = hold{fmt.Sprint([]string{"r", "a"}[random.IntN(2)], i), from, from + random.Int64N(12) - 2}
-		}
-		pairs := 0
-		for i, a := range holds {
-			for _, b := range holds[:i] {
-				if max(a.from, b.from) < min(a.until, b.until) && !(a.times().Shared && b.times().Shared) {
-					pairs++
-				}
-			}
-		}
-		got, began := 0, int64(0)
-		for _, o := range check.Overlaps(slices.Clone(holds), hold.times) {
-			got += o.Others
-			require.LessOrEqual(t, began, o.Later.from, "seed %d: in the order in which they began", seed)
-			began = o.Later.from
-			for _, other := range []hold{o.First, o.Last} {
-				require.Less(t, max(o.Later.from, other.from), min(o.Later.until, other.until), "seed %d", seed)
-			}
-			require.Equal(t, time.Duration(o.Last.until-o.Later.from), o.By, "seed %d", seed)
-		}
-		require.Equal(t, pairs, got, "seed %d: %v", seed, holds)
-		if pairs > 0 {
-			wrong++
-		}
-	}
-	assert.Greater(t, wrong, 500, "too few lists have something to be found")
-}
-
-// One overlap of a nanosecond among a hundred thousand holds.
-func TestOnePlantedOverlapIsFound(t *testing.T) {
-	t.Parallel()
-	var holds []hold
-	for i := range int64(100_000) {
-		holds = append(holds, hold{fmt.Sprint(i), 10 * i, 10 * (i + 1)}) // each ends as the next begins
-	}
-	require.Empty(t, overlaps(holds))
-	holds[50_000].until++
-	rand.Shuffle(len(holds), func(i, j int) { holds[i], holds[j] = holds[j], holds[i] })
-	require.Equal(t, "50001<50000", overlaps(holds))
 }
 
 // A grant is one with a name for messages.

@@ -42,13 +42,6 @@ func TestOptionsThatContradict(t *testing.T) {
 	}
 }
 
-func TestDefaultIsFiveNodes(t *testing.T) {
-	t.Parallel()
-	f := start(t, fleet.Embedded, fleet.Options{})
-	assert.Len(t, f.URLs(), 5)
-	assert.Equal(t, fleet.Embedded, f.Kind())
-}
-
 func TestEachNodeWritesWhatItWasTold(t *testing.T) {
 	t.Parallel()
 	need.Redis(t)

@@ -1,9 +1,7 @@
 package fleet_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"os"
@@ -118,26 +116,4 @@ func (c *conn) info(field string) string {
 	}
 	require.Fail(c.t, "INFO server has no "+field)
 	return ""
-}
-
-// forAll runs op on every node of the fleet at once and returns their errors.
-func forAll(f fleet.Fleet, op func(ctx context.Context, i int) error) []error {
-	errs := make(chan error)
-	for i := range f.URLs() {
-		go func() {
-			if err := op(context.Background(), i); err != nil {
-				err = fmt.Errorf("node %d: %w", i, err)
-				errs <- err
-				return
-			}
-			errs <- nil
-		}()
-	}
-	var all []error
-	for range f.URLs() {
-		if err := <-errs; err != nil {
-			all = append(all, err)
-		}
-	}
-	return all
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/redquorum/redquorum/internal/explore"
 	"github.com/redquorum/redquorum/internal/long"
-	"github.com/redquorum/redquorum/internal/race"
 	"github.com/redquorum/redquorum/internal/record"
 )
 
@@ -432,7 +431,7 @@ func describe(did step, _, after *state) string {
 
 func TestNoTwoClientsHaveTheVoteOfANode(t *testing.T) {
 	t.Parallel()
-	if race.Enabled() {
+	if long.Race() {
 		t.Skip("an exploration is one goroutine")
 	}
 	models := []Model{

@@ -93,12 +93,12 @@ type schedule struct {
 	holding  int
 	waiting  map[string]int // callers, by lock name
 	problems []string
-	coverage coverage
+	coverage map[string]int
 	steps    []sim.Step
 }
 
 func newSchedule(seed uint64) *schedule {
-	s := &schedule{seed: seed, waiting: map[string]int{}, failing: map[*sim.Server]bool{}, coverage: coverage{}}
+	s := &schedule{seed: seed, waiting: map[string]int{}, failing: map[*sim.Server]bool{}, coverage: map[string]int{}}
 	s.world = sim.New(seed, []int{5, 5, 7, 4, 3}[seed%5])
 	s.start = s.world.Now()
 	s.plan = s.world.Rand("plan")

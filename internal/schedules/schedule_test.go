@@ -10,7 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/redquorum/redquorum/internal/race"
+	"github.com/redquorum/redquorum/internal/long"
 )
 
 func TestMain(m *testing.M) {
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 // of its histories. The race detector has an order of its own.
 func TestASeedReplays(t *testing.T) {
 	t.Parallel()
-	if race.Enabled() {
+	if long.Race() {
 		t.Skip("the race detector runs goroutines in an order of its own")
 	}
 	const all, plays = 100, 6

@@ -5,14 +5,14 @@ import (
 	"os"
 	"testing"
 
-	"github.com/redquorum/redquorum/internal/race"
+	"github.com/redquorum/redquorum/internal/long"
 )
 
 // TestMain tries little under the race detector: an exploration is one goroutine, and takes ten times as long
 // there.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if race.Enabled() {
+	if long.Race() {
 		*schedules, *maxStates = min(*schedules, 300), min(*maxStates, 100)
 	}
 	os.Exit(m.Run())

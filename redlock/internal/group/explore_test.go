@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/explore"
-	"github.com/redquorum/redquorum/internal/race"
+	"github.com/redquorum/redquorum/internal/long"
 )
 
 // Every order of what can happen between clients and groups is tried here, while the map changes. What a client may
@@ -430,7 +430,7 @@ func TestOneClientHoldsInEveryOrderOfEvents(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			if race.Enabled() && len(a.clients) > 2 {
+			if long.Race() && len(a.clients) > 2 {
 				t.Skip("an exploration is one goroutine")
 			}
 			x := a.explorer()

@@ -16,7 +16,6 @@ import (
 	"github.com/redquorum/redquorum/internal/explore"
 	"github.com/redquorum/redquorum/internal/long"
 	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/internal/race"
 	"github.com/redquorum/redquorum/internal/record"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
@@ -463,7 +462,7 @@ var longAndShort = [2]time.Duration{3 * second, second}
 
 func TestInEveryOrderOfEvents(t *testing.T) {
 	t.Parallel()
-	if race.Enabled() {
+	if long.Race() {
 		t.Skip("an exploration is one goroutine")
 	}
 	for i, b := range bounds {
