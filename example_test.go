@@ -290,10 +290,11 @@ func TestTheCallsOfTheLibrary(t *testing.T) {
 	assert.ErrorIs(t, err, redlock.ErrHeld)
 	assert.NoError(t, all.Release(ctx))
 
+	f := func(*redlock.Lock) {}
 	d /= 2 // because a vote may not last for a whole TTL
 	for _, options := range [][]redlock.Option{
 		{redlock.NodeTimeout(d), redlock.Patience(d), redlock.Renew(false), redlock.Owner(label)},
-		{redlock.Retries(n), redlock.RetryInterval(d), redlock.MaxHold(d)},
+		{redlock.Retries(n), redlock.RetryInterval(d), redlock.MaxHold(d)}, {redlock.WarnBefore(d, f), redlock.NodeTimeout(time.Second)},
 		{redlock.Fenced(), redlock.Fair()}, {redlock.Shared()}, {redlock.Shared(), redlock.Exclusive()}, {redlock.Permits(k)},
 	} {
 		lock, err := locker.Acquire(ctx, name, options...)

@@ -78,6 +78,9 @@ func (l *Locker) acquire(ctx context.Context, asked *call, opts []Option) (*Lock
 		return nil, err
 	}
 	k, err := c.get()
+	if w := c.settings.warning; w != nil && err == nil {
+		k.watch(k.Remaining()-w.before, false)
+	}
 	return c.conclude(k, err)
 }
 

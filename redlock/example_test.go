@@ -43,6 +43,28 @@ func ExampleLocker_Do() {
 	// error: <nil>
 }
 
+// A job saves its work before its lock ends. This lock is not renewed; one that is comes near its end
+// only if too few servers answer.
+func ExampleWarnBefore() {
+	locker, closeAll := five(redlock.TTL(time.Second), redlock.NodeTimeout(100*time.Millisecond), redlock.Renew(false))
+	defer closeAll()
+	soon := make(chan string, 1)
+	warn := redlock.WarnBefore(500*time.Millisecond, func(lock *redlock.Lock) { soon <- lock.Name() })
+	err := locker.Do(context.Background(), "nightly", func(ctx context.Context) error {
+		select {
+		case name := <-soon:
+			fmt.Println(name, "saves its work")
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}, warn)
+	fmt.Println("error:", err)
+	// Output:
+	// nightly saves its work
+	// error: <nil>
+}
+
 // DoAll holds several names at once. Whoever transfers in the other direction gives them in the
 // other order, and neither waits for the other in a circle.
 func ExampleLocker_DoAll() {

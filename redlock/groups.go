@@ -83,6 +83,7 @@ func newGrouped(m Map, opts []LockerOption) (*Locker, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.isGrouped = true
 	l := newLocker(s)
 	config := group.Config{
 		Version: cmp.Or(m.Version, 1), Prefix: s.prefix, TTL: s.TTL, Timeout: s.Timeout, Clock: s.clock, Wall: s.wall, Jitter: s.jitter,

@@ -33,6 +33,7 @@ type Lock struct {
 	ctx        context.Context // nil: no caller has asked for it yet
 	cancel     context.CancelCauseFunc
 	until      []clock.Instant // of each part, as it was last extended; none without observers
+	alarm      clock.Timer     // for WarnBefore; nil without
 }
 
 // A holding is what a Lock has on the nodes: a hold, a bond or permits.
@@ -99,6 +100,9 @@ func (k *Lock) end(cause error, why core.Reason) {
 	}
 	k.cause = cause
 	cancel, isComplete := k.cancel, k.isComplete
+	if k.alarm != nil {
+		k.alarm.Stop()
+	}
 	k.mu.Unlock()
 	k.leave()
 	if cancel != nil {

@@ -54,6 +54,7 @@ type settings struct {
 	prefix    string
 	guard     bool
 	maxTTL    time.Duration // zero: not set
+	isGrouped bool          // of NewGroups
 	clock     clock.Clock
 	wall      func() time.Time
 	observers []Observer
@@ -69,8 +70,9 @@ type choices struct {
 	retries     int
 	interval    time.Duration // zero: jittered
 	fair        bool
-	permits     int // zero: not set
-	weight      int // of the permits; zero: not set
+	permits     int      // zero: not set
+	weight      int      // of the permits; zero: not set
+	warning     *warning // nil: none
 }
 
 func defaults() settings {
@@ -359,10 +361,15 @@ func (s *settings) with(opts []Option) (*settings, error) {
 			return nil, fmt.Errorf("redlock: option %w", err)
 		}
 	}
+	c.prepare()
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	c.prepare()
+	if s.isGrouped { // a lock ends with its Locker's presence
+		if err := s.checkWarning(c.warning); err != nil {
+			return nil, err
+		}
+	}
 	return s.variants.share(&c), nil
 }
 
@@ -431,7 +438,7 @@ func (s *settings) check() error {
 		return fmt.Errorf("redlock: option Permits(%d): does not go together with Fair, which orders the waiters of one key; "+
 			"leave Fair out: callers of one Locker are served in order without it", s.permits)
 	}
-	return nil
+	return s.checkWarning(s.warning)
 }
 
 // holders is how many callers can hold the lock at the same time; zero: any number.

@@ -1,0 +1,135 @@
+package redlock_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// earliestWarning is the longest time before its end at which a lock that is well is not warned of.
+const earliestWarning = ttl*2/3 - ttl/100 - 2*time.Millisecond - nodeTimeout
+
+// warnings are what was left of locks when their callers were warned.
+type warnings chan time.Duration
+
+// warned is an option, and its warnings.
+func warned(d time.Duration) (redlock.Option, warnings) {
+	left := make(warnings, 100)
+	return redlock.WarnBefore(d, func(k *redlock.Lock) {
+		select {
+		case left <- k.Remaining():
+		default: // far too many
+		}
+	}), left
+}
+
+// next returns the next of them, and a negative one if none comes within a minute.
+func (w warnings) next() time.Duration {
+	select {
+	case left := <-w:
+		return left
+	case <-time.After(time.Minute):
+		return -1
+	}
+}
+
+// TestAWarningComesBeforeTheEnd, once for each time that a lock of any kind comes near it, and never for
+// one whose renewals succeed, though they take the node timeout.
+func TestAWarningComesBeforeTheEnd(t *testing.T) {
+	slow := sim.Fixed(nodeTimeout/2 - 1)
+	for name, acquire := range map[string]func(t *testing.T, l *redlock.Locker, warn redlock.Option) (*redlock.Lock, error){
+		"exclusive": func(t *testing.T, l *redlock.Locker, warn redlock.Option) (*redlock.Lock, error) {
+			return l.Acquire(t.Context(), "x", warn)
+		},
+		"reader": func(t *testing.T, l *redlock.Locker, warn redlock.Option) (*redlock.Lock, error) {
+			take(t, l, "x", redlock.Shared())
+			return l.Acquire(t.Context(), "x", redlock.Shared(), warn)
+		},
+		"permits": func(t *testing.T, l *redlock.Locker, warn redlock.Option) (*redlock.Lock, error) {
+			return l.Acquire(t.Context(), "x", redlock.Permits(5), redlock.Weight(3), warn)
+		},
+		"set": func(t *testing.T, l *redlock.Locker, warn redlock.Option) (*redlock.Lock, error) {
+			return l.AcquireAll(t.Context(), []string{"x", "y", "z"}, warn)
+		},
+		"group": nil,
+	} {
+		for _, d := range []time.Duration{time.Second, ttl / 2, earliestWarning} {
+			simulateCase(t, name+", "+d.String(), 3, func(t *testing.T, w *sim.World) {
+				open := func() *redlock.Locker {
+					l, _ := open(t, w, unspread)
+					return l
+				}
+				acquire := acquire
+				if acquire == nil {
+					open = func() *redlock.Locker { return openGroups(t, w, 1, groupNames[:1], unspread) }
+					acquire = func(t *testing.T, l *redlock.Locker, warn redlock.Option) (*redlock.Lock, error) {
+						time.Sleep(2 * time.Second) // its presence and its lock are renewed at other times
+						return l.Acquire(t.Context(), "x", warn)
+					}
+				}
+				warn, left := warned(d)
+				k, err := acquire(t, open(), warn)
+				require.NoError(t, err)
+				for range 2 {
+					w.SetNet(slow)
+					time.Sleep(10 * time.Minute)
+					w.SetNet(sim.Fixed(leg))
+					require.Empty(t, left, "it is well")
+
+					onAll(w, (*sim.Server).Hang)
+					require.Equal(t, d, left.next())
+					time.Sleep(d / 2)
+					onAll(w, (*sim.Server).Resume)
+				}
+				time.Sleep(time.Minute)
+				onAll(w, (*sim.Server).Hang)
+				require.Equal(t, d, left.next())
+				<-k.Context().Done()
+				time.Sleep(10 * time.Minute)
+				require.Empty(t, left, "told already")
+			})
+		}
+	}
+}
+
+// TestAWarningOfALockThatIsNotRenewed, or not beyond its MaxHold.
+func TestAWarningOfALockThatIsNotRenewed(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		warn, left := warned(time.Second)
+		k := take(t, l, "x", redlock.Renew(false), warn)
+		assert.Equal(t, validity-time.Second, took(func() { assert.Equal(t, time.Second, left.next()) }))
+		require.NoError(t, k.Extend(t.Context()))
+		assert.Equal(t, validity-time.Second, took(func() { assert.Equal(t, time.Second, left.next()) }))
+		require.NoError(t, k.Extend(t.Context()))
+		require.NoError(t, k.Release(t.Context()))
+
+		take(t, l, "y", redlock.MaxHold(time.Minute), warn)
+		assert.Equal(t, time.Minute-time.Second, took(func() { assert.Equal(t, time.Second, left.next()) }))
+		time.Sleep(time.Minute)
+		assert.Empty(t, left, "of a lock that is released or lost")
+	})
+}
+
+// TestAWarningTooEarlyIsRefused, because a lock that is well would get it.
+func TestAWarningTooEarlyIsRefused(t *testing.T) {
+	simulate(t, 9, func(t *testing.T, w *sim.World) {
+		const text = "WarnBefore(6.064666667s): must be at most 6.064666666s with a TTL of 10s and a node timeout of 500ms"
+		early, _ := warned(earliestWarning + 1)
+		_, err := redlock.New(w.NewClient(1).Nodes(), early)
+		assert.ErrorContains(t, err, text)
+		l, _ := open(t, w)
+		assert.ErrorContains(t, l.Check(early), text)
+		assert.NoError(t, l.Check(early, redlock.TTL(time.Minute)))
+		assert.ErrorContains(t, openGroups(t, w, 1, groupNames).Check(early, redlock.TTL(time.Minute)), text, "it ends with the presence")
+		assert.ErrorContains(t, l.Check(early, redlock.NodeTimeout(9*time.Second)), "must be at most 0s")
+		assert.NoError(t, l.Check(early, redlock.WarnBefore(0, nil)))
+		assert.ErrorContains(t, l.Check(redlock.WarnBefore(-1, nil)), "must not be negative")
+		assert.ErrorContains(t, l.Check(redlock.WarnBefore(1, nil)), "the function is nil")
+	})
+}
