@@ -1,7 +1,6 @@
 package redlockprom_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -10,91 +9,41 @@ import (
 	"go.uber.org/goleak"
 
 	redlockprom "github.com/redquorum/redquorum/contrib/prometheus"
-	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/internal/simtest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// testLimit is how long a test waits for something that happens soon, but for a busy machine.
-const testLimit = 30 * time.Second
+const rtt = simtest.RTT
 
-// A rig is three servers, and one observed Locker.
+// A rig is three simulated servers in virtual time, and one observed Locker.
 type rig struct {
 	*redlock.Locker
-	servers  fleet.Fleet
+	world    *sim.World
 	registry *prometheus.Registry
 	metrics  *redlockprom.Observer
-	events   chan redlock.Event // each has been counted
 }
 
-// Start implements redlock.Tracer around the one that is tested.
-func (r *rig) Start(ctx context.Context, name string) context.Context {
-	return r.metrics.Start(ctx, name)
-}
-
-// Observe implements redlock.Observer around the one that is tested.
-func (r *rig) Observe(e redlock.Event) {
-	r.metrics.Observe(e)
-	r.events <- e
-}
-
-func newRig(t *testing.T, opts ...redlock.LockerOption) *rig {
+// simulate runs test in a bubble.
+func simulate(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Helper()
-	servers, err := fleet.Start(t.Context(), fleet.Embedded, fleet.Options{Nodes: 3})
-	require.NoError(t, err)
-	t.Cleanup(func() { servers.Close() })
-	r := &rig{servers: servers, registry: prometheus.NewRegistry(), events: make(chan redlock.Event, 10000)}
-	r.metrics, err = redlockprom.New(r.registry)
-	require.NoError(t, err)
-	r.Locker = r.locker(t, append([]redlock.LockerOption{redlock.Observe(r)}, opts...)...)
-	return r
+	simtest.Simulate(t, 3, func(t *testing.T, w *sim.World) {
+		r := &rig{world: w, registry: prometheus.NewRegistry()}
+		var err error
+		r.metrics, err = redlockprom.New(r.registry)
+		require.NoError(t, err)
+		r.Locker = r.locker(t, redlock.Observe(r.metrics))
+		test(t, r)
+	})
 }
 
-// locker opens another client of the servers. They are new and have nothing to forget, unless opts
-// say otherwise.
+// locker opens another client of the servers.
 func (r *rig) locker(t *testing.T, opts ...redlock.LockerOption) *redlock.Locker {
 	t.Helper()
-	nodes, err := pool.Open(r.servers.URLs()...)
-	require.NoError(t, err)
-	l, err := redlock.New(nodes, append([]redlock.LockerOption{redlock.MemoryGuard(false), redlock.NodeTimeout(4 * time.Second)}, opts...)...)
-	require.NoError(t, err)
-	t.Cleanup(func() { l.Close() })
-	return l
+	return simtest.Locker(t, r.world.NewClient(1), append(opts, redlock.TTL(10*time.Second), redlock.Renew(false))...)
 }
 
-// await returns when n more events of the sort have been counted.
-func (r *rig) await(t *testing.T, n int, sort func(redlock.Event) bool) {
-	t.Helper()
-	late := time.After(testLimit)
-	for n > 0 {
-		select {
-		case e := <-r.events:
-			if sort(e) {
-				n--
-			}
-		case <-late:
-			t.Fatal("it did not happen")
-		}
-	}
-}
-
-func kind(k redlock.EventKind) func(redlock.Event) bool {
-	return func(e redlock.Event) bool { return e.Kind == k }
-}
-
-// votes are replies about op.
-func votes(op protocol.Op) func(redlock.Event) bool {
-	return func(e redlock.Event) bool { return e.Kind == redlock.EventVote && e.Op == op }
-}
-
-// kill ends server i, and returns its name in the labels.
-func (r *rig) kill(t *testing.T, i int) string {
-	t.Helper()
-	require.NoError(t, r.servers.Kill(context.Background(), i))
-	return r.node(i)
-}
-
-func (r *rig) node(i int) string { return r.servers.URLs()[i][len("redis://"):] }
+// read returns what the rig exports.
+func (r *rig) read(t *testing.T) map[string]float64 { return read(t, r.registry) }
