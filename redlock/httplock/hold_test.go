@@ -148,39 +148,34 @@ func TestAHandlerMayReleaseEarly(t *testing.T) {
 	})
 }
 
-// TestAHandlerThatPanicsReleases, and the panic goes on.
-func TestAHandlerThatPanicsReleases(t *testing.T) {
-	for _, value := range []any{"broken", http.ErrAbortHandler} {
-		t.Run(fmt.Sprint(value), func(t *testing.T) {
+// TestAHandlerThatDoesNotReturnReleases, and a panic goes on. runtime.Goexit is neither a return nor a
+// panic.
+func TestAHandlerThatDoesNotReturnReleases(t *testing.T) {
+	for name, leave := range map[string]func(){
+		"panic": func() { panic("broken") },
+		"abort": func() { panic(http.ErrAbortHandler) },
+		"exit":  runtime.Goexit,
+	} {
+		t.Run(name, func(t *testing.T) {
 			simulate(t, 5, func(t *testing.T, w *sim.World) {
 				var left context.Context
 				h := wrap(t, open(t, w), func(_ http.ResponseWriter, r *http.Request) {
 					left = r.Context()
-					panic(value)
+					leave()
 				})
-				assert.PanicsWithValue(t, value, func() { serve(h, request(t, "x")) })
+				r, gone := request(t, "x"), make(chan any)
+				go func() {
+					defer func() { gone <- recover() }()
+					serve(h, r)
+					t.Error("it returned")
+				}()
+				assert.Equal(t, map[string]any{"panic": "broken", "abort": http.ErrAbortHandler}[name], <-gone)
 				assert.Error(t, left.Err())
 				time.Sleep(leg)
 				assert.Zero(t, holding(w, "x"))
 			})
 		})
 	}
-}
-
-// TestAHandlerThatExitsReleases: runtime.Goexit is neither a return nor a panic.
-func TestAHandlerThatExitsReleases(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		h := wrap(t, open(t, w), func(http.ResponseWriter, *http.Request) { runtime.Goexit() })
-		r, exited := request(t, "x"), make(chan struct{})
-		go func() {
-			defer close(exited)
-			serve(h, r)
-			t.Error("it returned")
-		}()
-		<-exited
-		time.Sleep(leg)
-		assert.Zero(t, holding(w, "x"))
-	})
 }
 
 // TestWhatAHandlerLeavesBehindIsToldFirst: its context has ended before the lock is

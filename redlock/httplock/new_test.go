@@ -25,6 +25,9 @@ func TestNewSaysWhatIsWrong(t *testing.T) {
 			"httplock: option Answer(nil): leave the option out for the default":                {httplock.Answer(nil)},
 			"httplock: option OnLost(nil): leave the option out":                                {httplock.OnLost(nil)},
 			"httplock: redlock: option Retries(-2): must not be negative, but for Forever (-1)": {httplock.Lock(redlock.Retries(-2))},
+			"httplock: redlock: option Shared(): readers have no fencing token; leave out Fenced, or use a Locker without it for readers; Exclusive takes Shared back": {
+				httplock.SharedReads(), httplock.Lock(redlock.Fenced()),
+			},
 		} {
 			_, err := httplock.New(l, byHeader, opts...)
 			assert.EqualError(t, err, want)
@@ -47,13 +50,15 @@ func TestNewSaysWhatIsWrong(t *testing.T) {
 	})
 }
 
-// TestNewWorksWithAnyPrefix that the Locker may have, though the longest leaves
-// room for one byte.
-func TestNewWorksWithAnyPrefix(t *testing.T) {
+// TestNewWorksWithAnyLocker, though its longest prefix leaves room for one byte, and whatever its
+// locks are by default.
+func TestNewWorksWithAnyLocker(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *sim.World) {
-		long := make([]byte, 1023)
-		for _, prefix := range []string{"", "redlock:", "redlock:epoc", string(long)} {
-			_, err := httplock.New(open(t, w, redlock.Prefix(prefix)), byHeader)
+		for _, of := range []redlock.LockerOption{
+			redlock.Prefix(""), redlock.Prefix("redlock:"), redlock.Prefix("redlock:epoc"), redlock.Prefix(string(make([]byte, 1023))),
+			redlock.Permits(3), redlock.Shared(),
+		} {
+			_, err := httplock.New(open(t, w, of), byHeader, httplock.SharedReads())
 			assert.NoError(t, err)
 		}
 	})

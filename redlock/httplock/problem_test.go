@@ -38,56 +38,6 @@ func isProblem(t *testing.T, w *httptest.ResponseRecorder, status int, body, ret
 	assert.Equal(t, want, w.Header())
 }
 
-// TestAHeldLockIs423, with the time that the holder has left, in seconds rounded up.
-func TestAHeldLockIs423(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		take(t, open(t, w), "x", redlock.Renew(false))
-		h := wrap(t, open(t, w), mustNotRun(t))
-		time.Sleep(2500*time.Millisecond - rtt)
-		isProblem(t, serve(h, request(t, "x")), 423, locked, "8")
-		time.Sleep(6400 * time.Millisecond)
-		isProblem(t, serve(h, request(t, "x")), 423, locked, "2")
-		time.Sleep(800 * time.Millisecond)
-		isProblem(t, serve(h, request(t, "x")), 423, locked, "1")
-	})
-}
-
-// TestALockThatNeverEndsHasNoRetryAfter: there is no time after which to retry.
-func TestALockThatNeverEndsHasNoRetryAfter(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		for _, s := range w.Servers() {
-			s.Set("x", "another", protocol.NoTTL)
-		}
-		isProblem(t, serve(wrap(t, open(t, w), mustNotRun(t)), request(t, "x")), 423, locked, "")
-	})
-}
-
-// TestAnOutageIs503.
-func TestAnOutageIs503(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		take(t, open(t, w), "x") // so that what answers says no
-		h := wrap(t, open(t, w), mustNotRun(t))
-		for _, s := range w.Servers()[:3] {
-			s.Hang()
-		}
-		isProblem(t, serve(h, request(t, "x")), 503, unavailable, "5")
-		isProblem(t, serve(h, request(t, "y")), 503, unavailable, "5")
-		for _, s := range w.Servers()[:3] {
-			s.Resume()
-		}
-	})
-}
-
-// TestWhatIsToBeMendedIs500, and no time to wait is told.
-func TestWhatIsToBeMendedIs500(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		for _, s := range w.Servers()[:3] {
-			s.SetWrongType("x")
-		}
-		isProblem(t, serve(wrap(t, open(t, w), mustNotRun(t)), request(t, "x")), 500, broken, "")
-	})
-}
-
 // TestAQuarantineIs503WithItsTime: fresh servers have to be waited for.
 func TestAQuarantineIs503WithItsTime(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {

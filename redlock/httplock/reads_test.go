@@ -2,15 +2,11 @@ package httplock_test
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/sim"
-	"github.com/redquorum/redquorum/internal/simtest"
-	"github.com/redquorum/redquorum/redlock"
 	"github.com/redquorum/redquorum/redlock/httplock"
 )
 
@@ -37,33 +33,10 @@ func TestReadsRunTogetherAndWritesAlone(t *testing.T) {
 				opts := []httplock.Option{httplock.SharedReads()}
 				other := wrap(t, open(t, w), func(http.ResponseWriter, *http.Request) {}, opts...)
 				h := wrap(t, open(t, w), func(http.ResponseWriter, *http.Request) {
-					answer := httptest.NewRecorder()
-					other.ServeHTTP(answer, by(c.second))
-					assert.Equal(t, c.want, answer.Code)
+					assert.Equal(t, c.want, serve(other, by(c.second)).Code)
 				}, opts...)
-				answer := httptest.NewRecorder()
-				h.ServeHTTP(answer, by(c.first))
-				assert.Equal(t, http.StatusOK, answer.Code)
+				assert.Equal(t, http.StatusOK, serve(h, by(c.first)).Code)
 			})
 		})
 	}
-}
-
-func TestSharedReadsWithFencedIsRefused(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l := simtest.Locker(t, w.NewClient(1))
-		_, err := httplock.New(l, byHeader, httplock.SharedReads(), httplock.Lock(redlock.Fenced()))
-		require.ErrorContains(t, err, "leave out Fenced")
-	})
-}
-
-// TestSharedReadsOnALockerOfPermits, and of readers.
-func TestSharedReadsOnALockerOfPermits(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		for _, of := range []redlock.Option{redlock.Permits(3), redlock.Shared()} {
-			l := simtest.Locker(t, w.NewClient(1), of)
-			_, err := httplock.New(l, byHeader, httplock.SharedReads())
-			require.NoError(t, err)
-		}
-	})
 }
