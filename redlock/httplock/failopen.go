@@ -35,10 +35,3 @@ func isOutage(r *http.Request, err error) bool {
 	var vote *redlock.QuorumError
 	return r.Context().Err() == nil && errors.As(err, &vote) && errors.Is(vote.Kind(), redlock.ErrNoQuorum) && !vote.Permanent()
 }
-
-// pass runs the handler without a lock.
-func pass(w http.ResponseWriter, received *http.Request, next http.Handler, why error) {
-	r := received.WithContext(context.WithValue(received.Context(), unlockedKey{}, why))
-	defer func() { received.MultipartForm = r.MultipartForm }() // see hold
-	next.ServeHTTP(w, r)
-}

@@ -22,18 +22,23 @@ func FromContext(ctx context.Context) (*redlock.Lock, bool) {
 }
 
 // hold runs the handler under the lock.
-func (m *middleware) hold(w http.ResponseWriter, received *http.Request, next http.Handler, lock *redlock.Lock) {
-	ctx, cancel := lock.Bind(context.WithValue(received.Context(), contextKey{}, lock))
-	r := received.WithContext(ctx)
+func (m *middleware) hold(w http.ResponseWriter, r *http.Request, next http.Handler, lock *redlock.Lock) {
+	ctx, cancel := lock.Bind(context.WithValue(r.Context(), contextKey{}, lock))
 	// Deferred, since a handler that panics, or calls runtime.Goexit, must not keep
 	// its lock.
 	defer func() {
-		// net/http removes the temporary files of the request that it made, and knows
-		// nothing of copies (https://go.dev/issue/58809).
-		received.MultipartForm = r.MultipartForm
 		cancel() // first: goroutines that the handler has left behind hold nothing from here on
-		m.release(r, lock)
+		m.release(r.WithContext(ctx), lock)
 	}()
+	serve(ctx, w, r, next)
+}
+
+// serve runs the handler for the request with another context.
+func serve(ctx context.Context, w http.ResponseWriter, received *http.Request, next http.Handler) {
+	r := received.WithContext(ctx)
+	// net/http removes the temporary files of the request that it made, and knows
+	// nothing of copies (https://go.dev/issue/58809).
+	defer func() { received.MultipartForm = r.MultipartForm }()
 	next.ServeHTTP(w, r)
 }
 

@@ -2,6 +2,7 @@ package httplock
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -74,7 +75,7 @@ func (m *middleware) wrap(next http.Handler) http.Handler {
 		case errors.Is(err, ErrSkip):
 			next.ServeHTTP(w, r)
 		case m.failOpen && isOutage(r, err):
-			pass(w, r, next, err)
+			serve(context.WithValue(r.Context(), unlockedKey{}, err), w, r, next)
 		case err != nil:
 			m.answer(w, r, err)
 		default:
