@@ -7,31 +7,15 @@ import (
 	"log"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/example"
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// five starts five servers in this process, and opens a Locker on them.
-func five(opts ...redlock.LockerOption) (locker *redlock.Locker, closeAll func()) {
-	servers, err := fleet.Start(context.Background(), fleet.Embedded, fleet.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	nodes, err := pool.Open(servers.URLs()...)
-	if err != nil {
-		log.Fatal(err)
-	}
-	locker, err = redlock.New(nodes, append([]redlock.LockerOption{redlock.MemoryGuard(false), redlock.NodeTimeout(4 * time.Second)}, opts...)...)
-	if err != nil {
-		log.Fatal(err)
-	}
-	return locker, func() { locker.Close(); servers.Close() }
-}
-
 // Do holds the lock while the function runs, whose context ends if the lock is lost.
 func ExampleLocker_Do() {
-	locker, closeAll := five()
+	locker, closeAll := example.Locker()
 	defer closeAll()
 	err := locker.Do(context.Background(), "invoice:42", func(ctx context.Context) error {
 		fmt.Println("the only one, anywhere")
@@ -46,7 +30,7 @@ func ExampleLocker_Do() {
 // A job saves its work before its lock ends. This lock is not renewed; one that is comes near its end
 // only if too few servers answer.
 func ExampleWarnBefore() {
-	locker, closeAll := five(redlock.TTL(time.Second), redlock.NodeTimeout(100*time.Millisecond), redlock.Renew(false))
+	locker, closeAll := example.Locker(redlock.TTL(time.Second), redlock.NodeTimeout(100*time.Millisecond), redlock.Renew(false))
 	defer closeAll()
 	soon := make(chan string, 1)
 	warn := redlock.WarnBefore(500*time.Millisecond, func(lock *redlock.Lock) { soon <- lock.Name() })
@@ -68,7 +52,7 @@ func ExampleWarnBefore() {
 // DoAll holds several names at once. Whoever transfers in the other direction gives them in the
 // other order, and neither waits for the other in a circle.
 func ExampleLocker_DoAll() {
-	locker, closeAll := five()
+	locker, closeAll := example.Locker()
 	defer closeAll()
 	err := locker.DoAll(context.Background(), []string{"account:7", "account:3"}, func(ctx context.Context) error {
 		_, err := locker.TryAcquireAll(ctx, []string{"account:3", "account:5"})
@@ -117,7 +101,7 @@ func ExampleNewGroups() {
 
 // TryAcquire does not wait. Contention (ErrHeld) and an outage (ErrNoQuorum) are told apart.
 func ExampleLocker_TryAcquire() {
-	locker, closeAll := five()
+	locker, closeAll := example.Locker()
 	defer closeAll()
 	ctx := context.Background()
 	lock, err := locker.TryAcquire(ctx, "nightly")
@@ -134,7 +118,7 @@ func ExampleLocker_TryAcquire() {
 
 // Acquire waits for as long as its context lets it; the end of that context does not end the lock.
 func ExampleLocker_Acquire() {
-	locker, closeAll := five(redlock.TTL(5 * time.Second))
+	locker, closeAll := example.Locker(redlock.TTL(5 * time.Second))
 	defer closeAll()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	lock, err := locker.Acquire(ctx, "invoice:42", redlock.Fenced())
@@ -150,7 +134,7 @@ func ExampleLocker_Acquire() {
 
 // Permits makes a semaphore of a name, and Weight takes several permits of it at once.
 func ExamplePermits() {
-	locker, closeAll := five()
+	locker, closeAll := example.Locker()
 	defer closeAll()
 	ctx := context.Background()
 	job, err := locker.Acquire(ctx, "gpu", redlock.Permits(10), redlock.Weight(4)) // 4 of its 10 GB
@@ -166,7 +150,7 @@ func ExamplePermits() {
 
 // Shared takes the lock of a reader, which others can have at the same time, but no writer.
 func ExampleShared() {
-	locker, closeAll := five()
+	locker, closeAll := example.Locker()
 	defer closeAll()
 	ctx := context.Background()
 	reader, err := locker.Acquire(ctx, "prices", redlock.Shared())
@@ -183,7 +167,7 @@ func ExampleShared() {
 // Bind makes a context that ends with the caller's and with the lock, for work that must stop when the
 // lock is lost.
 func ExampleLock_Bind() {
-	locker, closeAll := five()
+	locker, closeAll := example.Locker()
 	defer closeAll()
 	ctx := context.Background()
 	lock, err := locker.Acquire(ctx, "invoice:42")

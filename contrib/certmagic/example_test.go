@@ -9,8 +9,7 @@ import (
 	"github.com/caddyserver/certmagic"
 
 	redlockcertmagic "github.com/redquorum/redquorum/contrib/certmagic"
-	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/internal/example"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -24,20 +23,8 @@ func shareCertificates(locker *redlock.Locker, dir string) error {
 }
 
 func Example() {
-	servers, err := fleet.Start(context.Background(), fleet.Embedded, fleet.Options{Nodes: 3}) // Redis servers in this process
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer servers.Close()
-	nodes, err := pool.Open(servers.URLs()...)
-	if err != nil {
-		log.Fatal(err)
-	}
-	locker, err := redlock.New(nodes, redlock.MemoryGuard(false)) // so that new servers vote at once
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer locker.Close()
+	locker, closeAll := example.Locker()
+	defer closeAll()
 	if err := shareCertificates(locker, os.TempDir()); err != nil {
 		log.Fatal(err)
 	}
@@ -45,7 +32,7 @@ func Example() {
 	ctx := context.Background()
 	storage := certmagic.Default.Storage
 	fmt.Println(storage.Lock(ctx, "issue_cert_example.com"))
-	_, err = locker.TryAcquire(ctx, redlockcertmagic.Prefix+"issue_cert_example.com")
+	_, err := locker.TryAcquire(ctx, redlockcertmagic.Prefix+"issue_cert_example.com")
 	fmt.Println(err != nil)
 	fmt.Println(storage.Unlock(ctx, "issue_cert_example.com"))
 	// Output:

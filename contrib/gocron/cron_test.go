@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/internal/example"
 	"github.com/redquorum/redquorum/once"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -43,7 +44,7 @@ func TestRobfigCronRunsATickOnce(t *testing.T) {
 }
 
 func runOnTwoMachines(t *testing.T) (ran int) {
-	locker, closeAll := open()
+	locker, closeAll := example.Locker()
 	defer closeAll()
 	for range 2 {
 		machine := cron.New()

@@ -10,8 +10,7 @@ import (
 
 	redlockgocron "github.com/redquorum/redquorum/contrib/gocron"
 	"github.com/redquorum/redquorum/election"
-	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/internal/example"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -53,24 +52,8 @@ func sweepOnTheLeader(ctx context.Context, locker *redlock.Locker, sweep func(co
 	return elector.Run(ctx) // campaigns until ctx ends
 }
 
-func open() (*redlock.Locker, func()) {
-	servers, err := fleet.Start(context.Background(), fleet.Embedded, fleet.Options{Nodes: 3}) // Redis servers in this process
-	if err != nil {
-		log.Fatal(err)
-	}
-	nodes, err := pool.Open(servers.URLs()...)
-	if err != nil {
-		log.Fatal(err)
-	}
-	locker, err := redlock.New(nodes, redlock.MemoryGuard(false), redlock.NodeTimeout(2*time.Second))
-	if err != nil {
-		log.Fatal(err)
-	}
-	return locker, func() { locker.Close(); servers.Close() }
-}
-
 func ExampleElector() {
-	locker, closeAll := open()
+	locker, closeAll := example.Locker()
 	defer closeAll()
 	ctx, stop := context.WithCancel(context.Background())
 	err := sweepOnTheLeader(ctx, locker, func(ctx context.Context, term election.Term) error {
@@ -87,7 +70,7 @@ func ExampleElector() {
 }
 
 func ExampleLocker() {
-	locker, closeAll := open()
+	locker, closeAll := example.Locker()
 	defer closeAll()
 	scheduler, err := reportEachDay(locker, func(_ context.Context, tick time.Time) error {
 		fmt.Println("a report")

@@ -15,8 +15,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	redlockgrpc "github.com/redquorum/redquorum/contrib/grpc"
-	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/internal/example"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -39,20 +38,8 @@ func newServer(locker *redlock.Locker) (*grpc.Server, error) {
 }
 
 func Example() {
-	servers, err := fleet.Start(context.Background(), fleet.Embedded, fleet.Options{Nodes: 3}) // Redis servers in this process
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer servers.Close()
-	nodes, err := pool.Open(servers.URLs()...)
-	if err != nil {
-		log.Fatal(err)
-	}
-	locker, err := redlock.New(nodes, redlock.MemoryGuard(false), redlock.NodeTimeout(2*time.Second)) // so that new servers vote at once
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer locker.Close()
+	locker, closeAll := example.Locker()
+	defer closeAll()
 	server, err := newServer(locker)
 	if err != nil {
 		log.Fatal(err)

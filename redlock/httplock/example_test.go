@@ -1,16 +1,13 @@
 package httplock_test
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"log"
 	"net/http"
 	"net/http/httptest"
-	"time"
 
-	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/internal/example"
 	"github.com/redquorum/redquorum/redlock"
 	"github.com/redquorum/redquorum/redlock/httplock"
 )
@@ -18,22 +15,8 @@ import (
 // An order is paid by one request at a time. The second, which comes while the
 // first is at work, is told to come again.
 func Example() {
-	servers, err := fleet.Start(context.Background(), fleet.Embedded, fleet.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer servers.Close()
-	nodes, err := pool.Open(servers.URLs()...)
-	if err != nil {
-		log.Fatal(err)
-	}
-	locker, err := redlock.New(nodes,
-		redlock.MemoryGuard(false),         // these servers cannot have forgotten anything
-		redlock.NodeTimeout(4*time.Second)) // all of this is on one machine, which may be busy
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer locker.Close()
+	locker, closeAll := example.Locker()
+	defer closeAll()
 
 	serialise, err := httplock.New(locker,
 		func(r *http.Request) (string, error) { return "order:" + r.PathValue("id"), nil },
