@@ -8,9 +8,11 @@ import (
 	"strings"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/core"
 	"github.com/redquorum/redquorum/redlock/internal/engine"
+	"github.com/redquorum/redquorum/redlock/internal/guard"
 )
 
 // TryAcquire asks for the lock name once, and does not wait for a holder. If callers at the same
@@ -267,6 +269,53 @@ func (c *call) conclude(k *Lock, err error) (*Lock, error) {
 	l.publish(e)
 	l.awaitObservers()
 	return k, err
+}
+
+// Answered implements engine.Events. A Tag is the call whose request it was.
+func (p *place) Answered(a engine.Answer) {
+	c, ok := a.Tag.(*call)
+	if !ok || a.Request.Op == protocol.OpLook { // as many as servers give hints, and they change nothing
+		return
+	}
+	outcome, ctx := a.Reply.Outcome, c.events()
+	if a.OfHeld {
+		ctx = c.ctx
+	}
+	if a.Reply.Err == guard.ErrEarly { // the node did what was asked, so observers are told of no fault
+		outcome = protocol.Granted
+	}
+	p.locker.publish(Event{
+		Kind: EventVote, Context: ctx, Name: c.nameOf(p, a.Request.Key), Group: p.name, Op: a.Request.Op,
+		Node: p.nodes[a.Node].String(), Outcome: outcome, Elapsed: a.After, Err: a.Reply.Err,
+	})
+}
+
+// Voted implements engine.Events.
+func (p *place) Voted(b *core.Ballot, f *core.Failure) {
+	c, ok := b.Tag.(*call)
+	if !ok || keys.Gate.Has(b.Req.Key) { // a gate is no permit
+		return
+	}
+	now := p.locker.settings.clock.Now()
+	e := Event{Kind: EventAttempt, Context: c.events(), Name: c.nameOf(p, b.Req.Key), Group: p.name, Elapsed: now.Sub(b.Start), Votes: b.Votes()}
+	if n := c.settings.holders(); n > 1 {
+		e.Permits = n
+		_, e.Permit = keys.OfSlot(b.Req.Key)
+	}
+	if f == nil {
+		e.Remaining = b.Deadline().Sub(now)
+	} else {
+		e.Err = c.errorIn(p, e.Name, f, nil)
+	}
+	p.locker.publish(e)
+}
+
+// nameOf returns the name that a key of the call stands for.
+func (c *call) nameOf(p *place, key string) string {
+	if c.names == nil {
+		return c.name
+	}
+	return strings.TrimPrefix(key, p.prefix)
 }
 
 // noFailure is the error of a call that has asked no node.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/protocol"
@@ -245,6 +246,25 @@ func (l *Locker) do(ctx context.Context, asked *call, fn func(context.Context) e
 		}
 	}()
 	return fn(work)
+}
+
+// isObserved reports whether there is an observer to be told. Events cost readings of the clock, each of them a
+// system call.
+func (l *Locker) isObserved() bool { return len(l.events) > 0 }
+
+// publish hands an event to all observers' queues.
+func (l *Locker) publish(e Event) {
+	e.Time = time.Now()
+	for _, q := range l.events {
+		q.Enter(e, e.Kind.isDetail())
+	}
+}
+
+// awaitObservers is called before a call returns: see Observer.
+func (l *Locker) awaitObservers() {
+	for _, q := range l.events {
+		q.Await(l.settings.clock, l.settings.Timeout)
+	}
 }
 
 // checkName returns why a name cannot be that of a lock, or nil. Any bytes are allowed.
