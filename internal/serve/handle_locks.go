@@ -112,8 +112,7 @@ func (s *Server) take(r *request, of *session, a *attempt) (*lease, error) {
 	if s.isEnding() {
 		return nil, errEnding
 	}
-	ticks := wanted.ticks()
-	if ticks != nil { // the tick would be marked, and never be run
+	if wanted.ticks() != nil { // the tick would be marked, and never be run
 		if err := of.hasRoom(); err != nil {
 			return nil, err
 		}
@@ -132,24 +131,33 @@ func (s *Server) take(r *request, of *session, a *attempt) (*lease, error) {
 		return nil, err
 	case err != nil:
 		return nil, blame(err)
-	case r.Context().Err() != nil, ticks != nil && !r.by.isThere():
-		// It has left as the lock was granted, would not know that it has it, and would not run the tick.
+	}
+	l, err := s.keep(r, of, a, lock)
+	if err != nil {
 		lock.Release(context.WithoutCancel(ctx))
+	}
+	return l, err
+}
+
+// keep makes a lease of a lock that was granted, or returns why the client cannot have it any more.
+func (s *Server) keep(r *request, of *session, a *attempt, lock *redlock.Lock) (*lease, error) {
+	wanted, ticks := a.wish, a.wish.ticks()
+	if r.Context().Err() != nil || ticks != nil && !r.by.isThere() {
+		// It has left as the lock was granted, would not know that it has it, and would not run the tick.
 		return nil, errLeft
-	case wanted.Wait > 0: // the right may have been taken away meanwhile
+	}
+	if wanted.Wait > 0 { // the right may have been taken away meanwhile
 		if err := s.mayStill(r, rights.Lock, wanted.names()); err != nil {
-			lock.Release(context.WithoutCancel(ctx))
 			return nil, err
 		}
 	}
 	if ticks != nil {
 		if err := of.hasRoom(); err != nil { // the session may have ended meanwhile
-			lock.Release(context.WithoutCancel(ctx))
 			return nil, err
 		}
 		// The tick is that of the request's arrival: what ran while it waited was the run of that tick. Not
 		// under the client's context: a tick that is marked without its lease is never run.
-		first, err := ticks.Claim(context.WithoutCancel(ctx), lock, r.since)
+		first, err := ticks.Claim(context.WithoutCancel(r.Context()), lock, r.since)
 		switch {
 		case err == nil && !first:
 			err = errDone
@@ -157,15 +165,10 @@ func (s *Server) take(r *request, of *session, a *attempt) (*lease, error) {
 			err = r.Context().Err()
 		}
 		if err != nil {
-			lock.Release(context.WithoutCancel(ctx))
 			return nil, err
 		}
 	}
-	l, err := of.add(lock, wanted.grant(lock, r.since), a)
-	if err != nil {
-		lock.Release(context.WithoutCancel(ctx))
-	}
-	return l, err
+	return of.add(lock, wanted.grant(lock, r.since), a)
 }
 
 // ask asks for the lock, once or for as long as the client waits.
