@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,17 +42,30 @@ type answer struct {
 // end is when a client must have ended its work.
 func (a answer) end() time.Time { return a.asked.Add(millis(a.lease.ValidFor)) }
 
-// file is the Rights of a Config, which tests change.
+// A file is the Rights of a Config, which tests change.
 type file struct {
-	rights.Table
+	table atomic.Pointer[rights.Table]
 	wrong error
 }
 
-func (f *file) Current() rights.Table { return f.Table }
+func (f *file) Current() rights.Table { return *f.table.Load() }
 func (f *file) Wrong() error          { return f.wrong }
 
+// change replaces the table by one in which a client has changed.
+func (f *file) change(i int, edit func(*rights.Client)) {
+	table := slices.Clone(f.Current())
+	edit(&table[i])
+	f.table.Store(&table)
+}
+
+func newFile(table rights.Table) *file {
+	f := &file{}
+	f.table.Store(&table)
+	return f
+}
+
 // tokens are of a client that may do all.
-func tokens(all ...string) Rights { return &file{Table: rights.All(all...)} }
+func tokens(all ...string) Rights { return newFile(rights.All(all...)) }
 
 // start returns servers and a Server over them, which is closed with the test.
 func start(t testing.TB, c Config) (*redlocktest.Servers, *Server) {

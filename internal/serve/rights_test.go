@@ -32,7 +32,7 @@ func twoClients(t testing.TB) *file {
 	}
 	table, err := rights.Parse([]byte(text))
 	require.NoError(t, err)
-	return &file{Table: table}
+	return newFile(table)
 }
 
 func sum(token string) [32]byte { return sha256.Sum256([]byte(token)) }
@@ -200,14 +200,14 @@ func TestThePageShowsWhatAClientMayLookAt(t *testing.T) {
 		assert.Len(t, v.Lock.Events, 1)
 		assert.Empty(t, names(payroll.survey("?filter=billing")))
 
-		f.Table[1].Look = []string{"billing/*"}
+		f.change(1, func(c *rights.Client) { c.Look = []string{"billing/*"} })
 		assert.Equal(t, []string{"billing/a", "payroll/a"}, names(payroll.survey("")))
 		v = payroll.survey("")
 		assert.Equal(t, 2, v.Sessions.Total)
 		assert.Len(t, v.Events, 2, "names together are not shown by patterns")
-		f.Table[1].Look = []string{"**"}
+		f.change(1, func(c *rights.Client) { c.Look = []string{"**"} })
 		assert.Len(t, payroll.survey("").Events, 3)
-		f.Table[1].Force = []string{"payroll/*"}
+		f.change(1, func(c *rights.Client) { c.Force = []string{"payroll/*"} })
 		assert.True(t, payroll.survey("").Releases)
 		assert.Equal(t, http.StatusForbidden, payroll.ask("POST", "/v1/survey/release", `{"name":"billing/a","confirm":"billing/a"}`).status)
 		time.Sleep(10 * time.Second)
@@ -223,26 +223,26 @@ func TestRightsAreThoseOfTheMoment(t *testing.T) {
 		waits := make(chan answer)
 		go func() { waits <- payroll.ask("POST", "/v1/locks", `{"name":"payroll","wait_ms":60000}`) }()
 		synctest.Wait()
-		f.Table[1].Lock = []string{"payroll/**"}
+		f.change(1, func(c *rights.Client) { c.Lock = []string{"payroll/**"} })
 		release()
 		a := <-waits
 		assert.Equal(t, http.StatusForbidden, a.status)
 		assert.Equal(t, "payroll", a.problem.Pattern)
 		assert.True(t, free(t, servers, "payroll"))
 
-		f.Table[1].Lock = []string{"billing/office"}
+		f.change(1, func(c *rights.Client) { c.Lock = []string{"billing/office"} })
 		var leads leaderAnswer
 		require.NoError(t, json.Unmarshal([]byte(payroll.ask("GET", "/leader", "").body), &leads))
 		require.True(t, leads.Leader)
 		go func() { waits <- payroll.ask("GET", "/leader?wait_ms=60000&seen="+text(leads.Token), "") }()
 		synctest.Wait()
-		f.Table[1].Lock = nil
+		f.change(1, func(c *rights.Client) { c.Lock = nil })
 		assert.Equal(t, http.StatusForbidden, (<-waits).status)
 
-		f.Table = f.Table[:1]
+		f.change(1, func(c *rights.Client) { *c = rights.Client{} })
 		assert.Equal(t, http.StatusUnauthorized, payroll.ask("GET", "/healthz", "").status)
 		f.wrong = errors.New("line 3")
-		f.Table[0].Look = []string{"**"}
+		f.change(0, func(c *rights.Client) { c.Look = []string{"**"} })
 		counts := billing.ask("GET", "/metrics", "").body
 		for _, want := range []string{`_rights_wrong 1`, `_sessions 1`, `_leases 1`, `_refused_total{client="payroll"} 2`, `_refused_total{client=""} 1`} {
 			assert.Contains(t, counts, "\nredlock_serve"+want+"\n")
