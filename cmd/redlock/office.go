@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 
-	"github.com/redquorum/redquorum/internal/plain"
 	"github.com/redquorum/redquorum/internal/serve"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -38,9 +37,6 @@ func (s *serveCommand) checkOffice() error {
 func (s *serveCommand) candidacy(c serve.Config, locker *redlock.Locker) (serve.Config, error) {
 	host, _ := os.Hostname()
 	c.Office, c.Candidate = s.office, cmp.Or(s.candidate, host, "unknown")
-	c.Warn = func(err error) {
-		fmt.Fprintf(s.stderr, "redlock: --office %s cannot be had, and is tried again: %s\n", s.office, plain.OneLine(err.Error()))
-	}
 	if err := locker.Check(redlock.Owner(c.Candidate)); err != nil {
 		return c, wrong(s.flags, "candidate", "%s", ofOption.ReplaceAllString(err.Error(), ""))
 	}

@@ -26,7 +26,7 @@ import (
 type office struct {
 	id   string
 	ttl  time.Duration
-	warn func(error)
+	log  func(string)
 	stop context.CancelFunc // ends the campaign
 	done chan struct{}      // closed when the campaign has ended and its lock is released
 	ends chan struct{}      // closed when the server ends
@@ -60,7 +60,7 @@ func newOffice(locker *redlock.Locker, c *Config) *office {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	o := &office{
-		id: c.Candidate, ttl: c.TTL, warn: c.Warn, stop: stop,
+		id: c.Candidate, ttl: c.TTL, log: c.Log, stop: stop,
 		done: make(chan struct{}), ends: make(chan struct{}), changed: make(chan struct{}),
 	}
 	go o.campaign(ctx, election.New(locker, c.Office, redlock.TTL(c.TTL)))
@@ -81,9 +81,9 @@ func (o *office) campaign(ctx context.Context, e *election.Election) {
 		if err == nil || errors.Is(err, errEnding) || errors.Is(err, redlock.ErrClosed) {
 			return
 		}
-		if text := err.Error(); text != last && o.warn != nil {
+		if text := err.Error(); text != last {
 			last = text
-			o.warn(err)
+			o.log("--office cannot be had, and is tried again: " + text)
 		}
 		select {
 		case <-time.After(refusedFor):

@@ -87,7 +87,7 @@ const toldEvery = time.Minute
 
 // refused counts a refusal, and logs it.
 func (s *Server) refused(label, text string) {
-	if s.refusals.add(label) && s.config.Log != nil {
+	if s.refusals.add(label) {
 		s.config.Log("refused: " + text)
 	}
 }

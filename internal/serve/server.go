@@ -16,13 +16,12 @@ type Config struct {
 	TTL        time.Duration // of locks and sessions whose clients do not say
 	Limits     Limits
 	Rights     Rights       // of clients; nil: anybody may do all
-	Log        func(string) // told why clients are refused, once a minute for each; nil for nobody
+	Log        func(string) // what an operator should know; nil for nobody
 	IsLoopback bool         // it listens to this machine only, and refuses what web pages send to it
 	Page       *Page        // at /ui, and what it shows at /v1/survey; nil for none
 
-	Office    string      // for which the server campaigns; empty for none
-	Candidate string      // who it is there, for people
-	Warn      func(error) // told why the servers will not grant the office, once for a reason; nil for nobody
+	Office    string // for which the server campaigns; empty for none
+	Candidate string // who it is there, for people
 }
 
 // A Server is an http.Handler that gives the locks of a Locker to clients. It is safe for concurrent use.
@@ -44,6 +43,9 @@ type Server struct {
 
 // New returns a Server for the locks of locker, which stays the caller's.
 func New(locker *redlock.Locker, c Config) *Server {
+	if c.Log == nil {
+		c.Log = func(string) {}
+	}
 	c.Limits.Sessions = cmp.Or(c.Limits.Sessions, 10_000)
 	c.Limits.Leases = cmp.Or(c.Limits.Leases, 1_000)
 	c.Limits.Total = cmp.Or(c.Limits.Total, 100_000)
