@@ -137,7 +137,7 @@ func clocks(visits []*visit) []Finding {
 		if f.offset.Abs()-f.uncertainty > tokenSlack {
 			v.add(Finding{Warning, checkClock, found, fmt.Sprintf("fenced locks need a second round for clocks over %v apart", tokenSlack), "run NTP, here and there; let it slew, not step"})
 		} else {
-			v.add(Finding{OK, checkClock, found, "", ""})
+			v.fine(checkClock, "%s", found)
 		}
 		if first == nil || f.offset < first.facts.offset {
 			first = v

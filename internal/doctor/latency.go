@@ -51,7 +51,7 @@ func (v *visit) latency() error {
 	case median >= limit/4:
 		v.add(Finding{Note, checkLatency, found, fmt.Sprintf("that is much of the %v that a vote is waited for", limit), "give --node-timeout if votes come too late"})
 	default:
-		v.add(Finding{OK, checkLatency, found, "", ""})
+		v.fine(checkLatency, "%s", found)
 	}
 	return nil
 }

@@ -157,8 +157,3 @@ func TestTheControlComesFirst(t *testing.T) {
 	assert.ErrorContains(t, g.run(t.Context(), mutants), "without any mutant, in .: TestHalf did not pass")
 	assert.Len(t, c.done, 1)
 }
-
-func TestAPatternMatchesTheTestsOnly(t *testing.T) {
-	t.Parallel()
-	assert.Equal(t, `^TestA$|^TestB$/^one\+two$`, pattern([]string{"TestA", "TestB/one+two"}))
-}

@@ -118,23 +118,18 @@ func TestDependabotLooksAtEachModule(t *testing.T) {
 	assert.ElementsMatch(t, there, looked, ".github/dependabot.yml")
 }
 
-// TestModulesAreWhereTheyAreLookedFor: the Makefile tests all that there are. A release tags those
-// right below contrib, and writes its version where they require the root's module, and no other's.
+// TestModulesAreWhereTheyAreLookedFor: a release tags the modules right below contrib, and writes its version where
+// they require the root's module, and no other's.
 func TestModulesAreWhereTheyAreLookedFor(t *testing.T) {
 	t.Parallel()
-	listed := regexp.MustCompile(`(?m)^MODULES +:= (.*)$`).FindStringSubmatch(read(t, "Makefile"))
-	require.NotNil(t, listed)
-	var found []string
+	published := 0
 	for _, file := range readme.Files(t, "/go.mod") {
-		module, beside := strings.CutSuffix(file, "/go.mod")
-		if !beside {
-			continue // the root's
-		}
-		found = append(found, module)
-		within, published := strings.CutPrefix(module, "contrib/")
-		if !published {
+		module := path.Dir(file)
+		within, isPublished := strings.CutPrefix(module, "contrib/")
+		if !isPublished {
 			continue
 		}
+		published++
 		assert.NotContains(t, within, "/")
 		text := read(t, file)
 		assert.Contains(t, text, "module github.com/redquorum/redquorum/"+module+"\n")
@@ -142,5 +137,5 @@ func TestModulesAreWhereTheyAreLookedFor(t *testing.T) {
 		require.Len(t, ours, 1, file)
 		assert.Equal(t, "github.com/redquorum/redquorum", ours[0][1], file)
 	}
-	assert.ElementsMatch(t, found, strings.Fields(listed[1]))
+	assert.Positive(t, published)
 }
