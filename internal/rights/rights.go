@@ -149,52 +149,50 @@ func Parse(text []byte) (t Table, err error) {
 	return t, nil
 }
 
-// check completes a client, and refuses what cannot be meant. What is taken is in known.
+// check completes a client, and refuses what cannot be meant. What the clients before it have is in known.
 func (c *Client) check(known map[string]bool) error {
-	take := func(what, text string) error {
-		if known[what+text] {
-			return fmt.Errorf("its %s is there twice in the file", what)
-		}
+	isTaken := func(what, text string) bool {
+		was := known[what+text]
 		known[what+text] = true
-		return nil
+		return was
 	}
-	if c.Label == "" || len(c.Label) > 128 || strings.ContainsFunc(c.Label, func(r rune) bool { return !unicode.IsPrint(r) }) {
+	switch {
+	case c.Label == "", len(c.Label) > 128, strings.ContainsFunc(c.Label, func(r rune) bool { return !unicode.IsPrint(r) }):
 		return errors.New("its label must have 1 to 128 bytes, all of them printable")
-	}
-	if err := take("label", c.Label); err != nil {
-		return err
-	}
-	if len(c.SHA256)+len(c.Subjects) == 0 {
+	case isTaken("label", c.Label):
+		return errors.New("its label is there twice in the file")
+	case len(c.SHA256)+len(c.Subjects) == 0:
 		return errors.New("it has neither sha256 nor subjects: no client could use it")
 	}
 	for _, text := range c.SHA256 {
 		sum, err := hex.DecodeString(text)
-		empty := sha256.Sum256(nil)
-		switch {
+		switch empty := sha256.Sum256(nil); {
 		case err != nil || len(sum) != sha256.Size:
 			return errors.New("its sha256 must be the 64 hexadecimal digits that sha256sum prints for a token")
 		case bytes.Equal(sum, empty[:]):
 			return errors.New("its sha256 is that of an empty token")
-		}
-		if err := take("sha256", string(sum)); err != nil {
-			return err
+		case isTaken("sha256", string(sum)):
+			return errors.New("its sha256 is there twice in the file")
 		}
 		c.sums = append(c.sums, sum)
 	}
 	for _, text := range c.Subjects {
-		if text == "" {
-			return errors.New("one of its subjects is empty")
-		}
-		if err := take("subject", text); err != nil {
-			return err
+		if text == "" || isTaken("subject", text) {
+			return errors.New("one of its subjects is empty, or there twice in the file")
 		}
 	}
 	for _, p := range slices.Concat(c.Look, c.Lock, c.Force) {
-		head, isPrefix := strings.CutSuffix(p, Every)
-		_, err := path.Match(p, "")
-		if p == "" || !utf8.ValidString(p) || err != nil || isPrefix && strings.ContainsAny(head, `*?[\`) || !isPrefix && strings.Contains(p, Every) {
+		if !isPattern(p) {
 			return fmt.Errorf("the pattern %q: write it as for path.Match, or as text with ** at its end", p)
 		}
 	}
 	return nil
+}
+
+func isPattern(p string) bool {
+	if head, isPrefix := strings.CutSuffix(p, Every); isPrefix {
+		return utf8.ValidString(p) && !strings.ContainsAny(head, `*?[\`)
+	}
+	_, err := path.Match(p, "")
+	return err == nil && p != "" && utf8.ValidString(p) && !strings.Contains(p, Every)
 }

@@ -117,7 +117,7 @@ func TestWrongFiles(t *testing.T) {
 		"- {label: a, sha256: [abcd]}":            "its sha256 must be the 64",
 		"- {label: a, sha256: [" + sum("") + "]}": "empty token",
 		"- {label: a, subjects: ['']}":            "one of its subjects is empty",
-		"- {label: a, subjects: [b, b]}":          "its subject is there twice",
+		"- {label: a, subjects: [b, b]}":          "one of its subjects is empty, or there twice",
 		entry + "  lock: ['']":                    `the pattern ""`,
 		entry + "  look: ['[']":                   `the pattern "["`,
 		entry + `  force: ['a\']`:                 `the pattern "a\\"`,

@@ -195,62 +195,31 @@ func (s *Server) lockView(of *snapshot, c *rights.Client, name string) *lockView
 	return a
 }
 
-// view returns what clients have, as far as one of them may look at it, and for what they have waited since a
-// moment.
+// view returns what a client has, or what all have for one that may look at all, and for what they have waited
+// since a moment.
 func (t *table) view(since time.Time, c *rights.Client) sessionsView {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var all []*session
-	for _, s := range t.sessions {
-		if s.isFor(c) {
-			all = append(all, s)
-		}
-	}
+	all := slices.DeleteFunc(t.all(), func(s *session) bool { return s.client != c.Label && !c.MayAll(rights.Look) })
 	slices.SortFunc(all, func(a, b *session) int { return cmp.Or(strings.Compare(a.owner, b.owner), strings.Compare(a.id, b.id)) })
 	a := sessionsView{Total: len(all), First: []sessionView{}}
 	for _, s := range all[:min(len(all), mostSessions)] {
-		a.First = append(a.First, s.view(since, c))
+		a.First = append(a.First, s.view(since))
 	}
 	return a
 }
 
-// shows reports whether a client may see that the session has, or waits for, locks of these names.
-func (s *session) shows(c *rights.Client, names []string) bool {
-	return s.client == c.Label || !slices.ContainsFunc(names, func(name string) bool { return !c.May(rights.Look, name) })
-}
-
-// isFor reports whether a client may see anything of the session, of which the table must be locked.
-func (s *session) isFor(c *rights.Client) bool {
-	if s.client == c.Label || c.MayAll(rights.Look) {
-		return true
-	}
+func (s *session) view(since time.Time) sessionView {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := sessionView{Owner: s.owner, TTL: s.ttl.Milliseconds(), Requests: s.requests, Total: len(s.leases), Leases: []leaseView{}, Waits: []string{}}
 	for _, l := range s.leases {
-		if s.shows(c, l.granted.Names) {
-			return true
-		}
+		g := &l.granted
+		a.Leases = append(a.Leases, leaseView{Names: g.Names, Kind: g.Kind, Owner: g.Owner, Fence: g.Fence, Lost: l.lost})
 	}
-	for w := range s.waits {
-		if s.shows(c, w.names()) {
-			return true
-		}
-	}
-	return false
-}
-
-// view returns what a client may see of the session. The table must be locked.
-func (s *session) view(since time.Time, c *rights.Client) sessionView {
-	a := sessionView{Owner: s.owner, TTL: s.ttl.Milliseconds(), Requests: s.requests, Leases: []leaseView{}, Waits: []string{}}
-	for _, l := range s.leases {
-		if g := &l.granted; s.shows(c, g.Names) {
-			a.Leases = append(a.Leases, leaseView{Names: g.Names, Kind: g.Kind, Owner: g.Owner, Fence: g.Fence, Lost: l.lost})
-		}
-	}
-	a.Total = len(a.Leases)
 	slices.SortFunc(a.Leases, func(a, b leaseView) int { return slices.Compare(a.Names, b.Names) })
 	a.Leases = a.Leases[:min(len(a.Leases), mostLeases)]
 	for w, began := range s.waits {
-		if names := w.names(); began.Before(since) && s.shows(c, names) {
-			a.Waits = append(a.Waits, names...)
+		if began.Before(since) {
+			a.Waits = append(a.Waits, w.names()...)
 		}
 	}
 	slices.Sort(a.Waits)
