@@ -251,7 +251,9 @@ func (s *serveCommand) serve(ctx context.Context, listener net.Listener, server 
 	daemon.SdNotify(false, daemon.SdNotifyReady)
 	select {
 	case err := <-failed:
-		_, left := server.Close(ended())
+		now, cancel := context.WithTimeout(ctx, 0)
+		defer cancel()
+		_, left := server.Close(now)
 		return left > 0, err
 	case <-ctx.Done():
 	}
@@ -329,13 +331,6 @@ func (s *serveCommand) resume(ctx context.Context, server *serve.Server) error {
 	kept, lost := server.Resume(ctx, left)
 	fmt.Fprintf(s.stderr, "redlock: goes on with %d locks of the last redlock serve; %d were lost\n", kept, lost)
 	return nil
-}
-
-// ended returns a context that has ended.
-func ended() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return ctx
 }
 
 // httpServer bounds what a client that is slow, or means harm, can cost.

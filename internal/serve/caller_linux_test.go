@@ -242,34 +242,23 @@ func TestALockIsKeptIfItsAnswerMayStillBeRead(t *testing.T) {
 	}
 }
 
-// TestAClientThatHasLeftHoldsNothing, whether it leaves before its turn or with it.
+// TestAClientThatHasLeftHoldsNothing, whether it leaves before its turn or with it, and another runs its tick.
 func TestAClientThatHasLeftHoldsNothing(t *testing.T) {
 	overSockets(t, func(t *testing.T, servers *redlocktest.Servers, s *Server, dial func() line) {
-		give := servers.Hold("a")
-		c := dial()
-		c.send("POST /v1/locks", `{"name":"a","wait_ms":3600000}`)
-		soon(t, func() bool { return requests(s) == 1 }, "it waits")
-		c.Close()
-		if c.LocalAddr().Network() == "unix" {
-			soon(t, func() bool { return requests(s) == 0 }, "its end is seen at once")
+		for _, every := range []string{"", `,"every_ms":31536000000`} {
+			give := servers.Hold("a")
+			c := dial()
+			c.send("POST /v1/locks", `{"name":"a","wait_ms":3600000`+every+`}`)
+			soon(t, func() bool { return requests(s) == 1 }, "it waits")
+			c.Close()
+			if c.LocalAddr().Network() == "unix" {
+				soon(t, func() bool { return requests(s) == 0 }, "its end is seen at once")
+			}
+			give()
+			soon(t, func() bool { return requests(s) == 0 && s.table.held() == 0 }, "and at its turn at the latest")
+			assert.True(t, free(t, servers, "a"))
+			assert.Empty(t, s.table.all())
 		}
-		give()
-		soon(t, func() bool { return requests(s) == 0 && s.table.held() == 0 }, "and at its turn at the latest")
-		assert.True(t, free(t, servers, "a"))
-		assert.Empty(t, s.table.all())
-	})
-}
-
-// TestATickIsNotSpentOnAClientThatHasLeft: another runs it.
-func TestATickIsNotSpentOnAClientThatHasLeft(t *testing.T) {
-	overSockets(t, func(t *testing.T, servers *redlocktest.Servers, s *Server, dial func() line) {
-		give := servers.Hold("a")
-		c := dial()
-		c.send("POST /v1/locks", `{"name":"a","every_ms":31536000000,"wait_ms":3600000}`)
-		soon(t, func() bool { return requests(s) == 1 }, "it waits")
-		c.Close()
-		give()
-		soon(t, func() bool { return requests(s) == 0 }, "it is seen to have left")
 		other := dial()
 		other.sendOnly("POST /v1/locks", `{"name":"a","every_ms":31536000000}`)
 		status, body := other.answer()

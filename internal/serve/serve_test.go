@@ -232,7 +232,7 @@ func TestKinds(t *testing.T) {
 		held = c.ask("POST", "/v1/locks", `{"names":["y","z"]}`)
 		assert.Equal(t, []string{"y"}, held.problem.InTheWay)
 
-		c.take(`{"name":"o"}`)
+		c.take(`{"name":"o","fair":true,"wait_ms":1000}`)
 		held = c.ask("POST", "/v1/locks", `{"name":"o"}`)
 		require.NotNil(t, held.problem.Holder)
 		assert.Equal(t, "web-3", held.problem.Holder.Owner)
