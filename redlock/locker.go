@@ -108,7 +108,8 @@ func newLocker(s *settings) *Locker {
 func (l *Locker) newPlace(prefix string, nodes []protocol.Node) *place {
 	s := &l.settings
 	p := &place{locker: l, prefix: prefix, nodes: slices.Clone(nodes)}
-	c := engine.Config{Nodes: p.nodes, Clock: s.clock, Wall: s.wall, Jitter: s.jitter, Label: s.label}
+	label := func(random, owner string) string { return withLabel(random, owner, s.wall()) }
+	c := engine.Config{Nodes: p.nodes, Clock: s.clock, Wall: s.wall, Jitter: s.jitter, Label: label}
 	if l.isObserved() {
 		c.Events = p
 	}

@@ -174,6 +174,26 @@ func Renew(on bool) Option {
 	return Option{apply: func(s *settings) error { s.Renew = on; return nil }}
 }
 
+// Owner labels a lock with its holder, such as "web-3 pid 812", for people. Inspect, redlock status
+// and the QuorumError of a refused caller show the label and when the holder asked for the lock, by
+// its own clock. At most 128 bytes of printable UTF-8. Default empty: none.
+//
+// The label decides nothing, and two holders may have the same. All who can read the servers' keys
+// can read it, and it is in errors and logs. A lock is handed over within a process only to a
+// caller with the same label.
+func Owner(label string) Option {
+	return Option{apply: func(s *settings) error {
+		switch {
+		case len(label) > maxOwner:
+			return fmt.Errorf("Owner: the label has %d bytes, at most %d are allowed; shorten it", len(label), maxOwner)
+		case !isPrintable(label):
+			return fmt.Errorf("Owner(%q): must be printable text in UTF-8, on one line", label)
+		}
+		s.Owner = label
+		return nil
+	}}
+}
+
 // MaxHold ends a lock d after it was acquired, even if it is renewed: it limits what a stuck holder
 // costs. Default zero: no limit. At most a year.
 func MaxHold(d time.Duration) Option {

@@ -1,7 +1,6 @@
 package redlock
 
 import (
-	"fmt"
 	"strings"
 	"time"
 	"unicode"
@@ -21,29 +20,9 @@ const (
 	maxOwner     = 128 // bytes
 )
 
-// Owner labels a lock with its holder, such as "web-3 pid 812", for people. Inspect, redlock status
-// and the QuorumError of a refused caller show the label and when the holder asked for the lock, by
-// its own clock. At most 128 bytes of printable UTF-8. Default empty: none.
-//
-// The label decides nothing, and two holders may have the same. All who can read the servers' keys
-// can read it, and it is in errors and logs. A lock is handed over within a process only to a
-// caller with the same label.
-func Owner(label string) Option {
-	return Option{apply: func(s *settings) error {
-		switch {
-		case len(label) > maxOwner:
-			return fmt.Errorf("Owner: the label has %d bytes, at most %d are allowed; shorten it", len(label), maxOwner)
-		case !isPrintable(label):
-			return fmt.Errorf("Owner(%q): must be printable text in UTF-8, on one line", label)
-		}
-		s.Owner = label
-		return nil
-	}}
-}
-
-// label puts the owner's label behind the random part of a value.
-func (s *settings) label(random, owner string) string {
-	return random + " " + s.wall().UTC().Format(stamp) + " " + owner
+// withLabel puts an owner's label, and since when, behind the random part of a value.
+func withLabel(random, owner string, since time.Time) string {
+	return random + " " + since.UTC().Format(stamp) + " " + owner
 }
 
 func isPrintable(s string) bool {
