@@ -275,7 +275,7 @@ func (k *Key) Doubt(now clock.Instant) {
 func (k *Key) follow(now clock.Instant) {
 	c := k.contest
 	l, p := &c.look, &c.place
-	if l.expires > 0 && p.standing != behind {
+	if l.expires > 0 && p.standing == first {
 		c.until = min(c.until, max(l.expires, now))
 	}
 	overtakes, isFair := p.standing == behind, k.wanting(nil).isFair()

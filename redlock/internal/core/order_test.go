@@ -40,3 +40,23 @@ func TestADoubtIsNotForgotten(t *testing.T) {
 		assert.Equal(t, isDoubted, isAsked)
 	}
 }
+
+// TestANodeIsNotSilentBecauseTheKeyExpires: that a key must have expired says nothing of the node that was asked for the
+// place.
+func TestANodeIsNotSilentBecauseTheKeyExpires(t *testing.T) {
+	h := newHeld(t)
+	h.Arrive(&Caller{Terms: &Terms{TTL: 3 * time.Second, Timeout: time.Second, Renew: true, Fair: true}}, h.now)
+	h.now = h.Hold.Deadline() - clock.Instant(5*time.Millisecond)
+	h.Carried()
+	h.Tick(h.now)
+	about := h.contest.look.asked
+	replies := make([]protocol.Reply, 3)
+	replies[h.contest.place.node] = protocol.Reply{Outcome: protocol.Refused, TTL: 2 * time.Millisecond}
+	h.answer(about, replies...)
+	place := h.contest.place.asked
+	h.now = h.Hold.Deadline()
+	h.Tick(h.now)
+	assert.Nil(t, h.claim, "it was lost")
+	assert.Greater(t, h.Due(), h.now)
+	assert.Same(t, place, h.contest.place.asked)
+}
