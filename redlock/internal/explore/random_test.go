@@ -108,7 +108,8 @@ func newRun(seed uint64, v variant) *run {
 	w.between = func(m *message) {
 		for _, p := range w.processes {
 			for i, o := range p.wire {
-				if o.what == request && o.node == m.node && p.index != m.process && d.chance(2) && !slices.ContainsFunc(p.wire[:i], func(b *message) bool { return b.node == o.node }) {
+				isBefore := func(b *message) bool { return b.node == o.node && (b.at < o.at || b.at == o.at && b.order < o.order) }
+				if o.what == request && o.node == m.node && p.index != m.process && d.chance(2) && !slices.ContainsFunc(p.wire, isBefore) {
 					w.execute(p.take(i))
 					return
 				}
