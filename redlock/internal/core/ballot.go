@@ -43,6 +43,7 @@ const (
 	toRelease
 	toLook    // whether the nodes have the claim
 	toLineUp  // at the node that keeps the order
+	toProbe   // that node, whether other processes wait
 	toWatch   // whether the key is free, and have the node hint at its next change
 	toJoin    // whether nodes let another reader in
 	toNothing // no answer is needed
@@ -107,7 +108,7 @@ func (b *Ballot) count(node int, r *protocol.Reply) bool {
 	}
 	b.parked.Remove(node)
 	b.tally.Add(r.Outcome)
-	if r.Outcome == protocol.Granted && b.purpose != toLineUp {
+	if r.Outcome == protocol.Granted && b.purpose != toLineUp && b.purpose != toProbe {
 		b.granted.Add(node)
 		if b.floors != nil {
 			*b.floors = append(*b.floors, floor{node, r.Floor})

@@ -126,8 +126,7 @@ func (k *Key) won(now clock.Instant) {
 		k.past.outage = 0
 	}
 	k.endContest(now)
-	k.claim = claim
-	k.Turn.begins(b.Start, now, rivals)
+	k.claim, claim.turn = claim, k.Turn.begins(b.Start, now, rivals)
 	claim.begin(b, k.renewAfter(b.Start, claim.Terms.TTL))
 	if claim.readers != nil && len(k.line) > 0 && k.line[0] == who {
 		k.letIn(now)

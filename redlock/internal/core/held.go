@@ -22,6 +22,7 @@ type Claim struct {
 
 	hold    *Hold
 	until   clock.Instant // the deadline that the votes make
+	turn    clock.Instant // when the turn of this process began
 	renewAt clock.Instant
 	renewal *Ballot // under way, or nil
 	proof   int64   // the ballot that until counts from
@@ -141,7 +142,9 @@ func (k *Key) end(why Reason, failed *Ballot, now clock.Instant) *Ballot {
 	}
 	k.tellAwaited(func(b *Ballot) bool { return b.purpose != toRelease }, now)
 	b := k.giveBack(c, c.maybe, k.Group.everyNode(), now)
-	b.Req.Held = !c.hold.Reason.IsLoss()
+	if b.Req.Held = !c.hold.Reason.IsLoss(); why == Released {
+		k.probe(c, now)
+	}
 	return b
 }
 

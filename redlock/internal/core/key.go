@@ -29,10 +29,10 @@
 //  2. The first of the order votes when a node says that the key is free. It gives up its place
 //     at the same moment, so the next is called while the vote is under way. It keeps its place if
 //     the news may be that of a renewal: it would lose the vote, and newcomers would come before it.
-//  3. When its turn is over, a process that still wants the lock gives it back and lines up, though
-//     it knows of no other: it would hear of none if it took the lock again and again. A turn is
-//     some milliseconds. After a lock that it had to wait for, the turn of a process ends as soon as
-//     no caller of its own waits.
+//  3. When its turn is over, a process that still wants the lock gives it back and lines up. If it
+//     knows of no other process it asks, together with the release, whether any waits: it would hear
+//     of none if it took the lock again and again. A turn is some milliseconds. After a lock that it
+//     had to wait for, the turn of a process ends as soon as no caller of its own waits.
 //  4. Hints can be lost. So a timer asks again.
 //
 // # Phases
@@ -410,6 +410,8 @@ func (k *Key) Weigh(b *Ballot, node int, now clock.Instant) {
 		k.released(b, now)
 	case toLineUp:
 		k.placed(b, a, now)
+	case toProbe:
+		k.probed(a, now)
 	case toWatch:
 		k.watched(b, node, a, now)
 	}

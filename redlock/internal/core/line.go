@@ -5,6 +5,9 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/keys"
+	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
 // A Caller is one call that wants the lock. Those that wait are served in order. Those that try once do not
@@ -162,7 +165,8 @@ type Turn struct {
 	ended  clock.Instant // when the process gave the key back last
 	cost   time.Duration // how long the last acquisition took
 	rivals int32         // processes that waited when it took the key, as far as is known
-	missed int32         // times in a row that none of them was there: they may just have been voting
+	missed uint8         // times in a row that none of them was there: they may just have been voting
+	probe  probe
 }
 
 // maxMissed is how many times in a row a process may find none of its rivals before it takes a whole turn again.
@@ -174,11 +178,49 @@ func (t *Turn) limit() time.Duration { return max(5*time.Millisecond, 10*t.cost)
 
 // isOver reports whether the process has come back at once, and has had its turn.
 func (t *Turn) isOver(now clock.Instant) bool {
-	return t.from > 0 && now.Sub(t.ended) < t.limit() && (t.rivals > 0 || now.Sub(t.from) >= t.limit())
+	return t.from > 0 && now.Sub(t.ended) < t.limit() && (t.rivals > 0 || now.Sub(t.from) >= t.limit() && t.probe != asked)
 }
 
-// begins notes that the process has got the key from the nodes.
-func (t *Turn) begins(start, now clock.Instant, rivals int) {
+// A probe is the question whether other processes wait, when a turn is over. A process that has come back before, and
+// knows of none, goes on once while the answer is under way.
+type probe uint8
+
+const (
+	isNew    probe = iota // the process has had the key once in this turn
+	notAsked              // several times
+	asked
+	unanswered // and the process has got the key again
+)
+
+// probe asks the node that keeps the order. The answer comes together with that to the release.
+func (k *Key) probe(c *Claim, now clock.Instant) {
+	t, avoid := &k.Turn, quorum.Set(0)
+	isShort := now.Sub(c.hold.Since) < t.limit() // else others have waited for long enough
+	if !isShort || t.rivals > 0 || t.probe != notAsked || now.Sub(t.from) < t.limit() || k.past != nil && now < k.past.noOrder {
+		return
+	}
+	if k.past != nil {
+		avoid = k.past.silent
+	}
+	if home := k.draw(avoid); home >= 0 {
+		b := k.ballot(toProbe, protocol.OpQueue, nil, now)
+		b.Req.Key, b.Req.Timeout, b.Req.Ticket = keys.Queue.Of(k.Name), c.Terms.Timeout, &protocol.Ticket{Life: ticketLife, Leave: true}
+		k.send(b, quorum.Of(home), &b.Req)
+		t.probe = asked
+	}
+}
+
+// probed takes the answer. If no process waits another turn begins.
+func (k *Key) probed(a *Answer, now clock.Instant) {
+	if t := &k.Turn; a.Outcome == protocol.Granted {
+		if t.rivals, t.probe, t.from = int32(a.Others), isNew, 0; a.Others > 0 {
+			k.remember().met, t.from = now, now
+		}
+	}
+}
+
+// begins notes that the process has got the key from the nodes, and returns when its turn began.
+func (t *Turn) begins(start, now clock.Instant, rivals int) clock.Instant {
 	t.cost = now.Sub(start)
 	switch {
 	case rivals > 0:
@@ -188,9 +230,15 @@ func (t *Turn) begins(start, now clock.Instant, rivals int) {
 	default:
 		t.rivals = 0
 	}
-	if t.from == 0 || now.Sub(t.ended) >= t.limit() {
-		t.from = now
+	switch {
+	case t.from == 0 || now.Sub(t.ended) >= t.limit():
+		t.from, t.probe = now, isNew
+	case t.probe == isNew:
+		t.probe = notAsked
+	case t.probe == asked:
+		t.probe = unanswered
 	}
+	return t.from
 }
 
 // grant gives the claim to a caller.
@@ -268,7 +316,7 @@ func (k *Key) canHandOver(c *Claim, now clock.Instant) bool {
 
 // couldHandOver is canHandOver, but for the token.
 func (k *Key) couldHandOver(c *Claim, now clock.Instant) bool {
-	return len(k.line) > 0 && c.passesTo(k.line[0].Terms) && now.Sub(k.Turn.from) < k.Turn.limit() && c.until.Sub(now) >= c.Terms.TTL/2
+	return len(k.line) > 0 && c.passesTo(k.line[0].Terms) && now.Sub(c.turn) < k.Turn.limit() && c.until.Sub(now) >= c.Terms.TTL/2
 }
 
 // passesTo reports whether the claim can be handed over to a caller with terms t. A Fair one could come before
