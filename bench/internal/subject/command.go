@@ -250,6 +250,9 @@ func (s *servedConn) ask(ctx context.Context, what, body string) (a servedAnswer
 	if err == nil && len(text) > 0 {
 		err = json.Unmarshal(text, &a)
 	}
+	if err == nil && answer.StatusCode == http.StatusAccepted {
+		err = errors.New("too few servers have confirmed the release")
+	}
 	if err == nil && answer.StatusCode >= 300 {
 		err = errors.New(a.Kind + ": " + a.Detail)
 	}

@@ -23,8 +23,12 @@ const (
 	ttl   = time.Second
 )
 
-// Every library's Close must end all of its goroutines.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// Every library's Close must end all of its goroutines. The command is built before any test has a
+// limit for opening it; if that fails, Open says so.
+func TestMain(m *testing.M) {
+	_, _ = built()
+	goleak.VerifyTestMain(m)
+}
 
 func start(t *testing.T) fleet.Fleet { return startKind(t, fleet.Process) }
 
