@@ -24,13 +24,16 @@ process, with pipes to its input and output. redlock writes JSON, an object a li
 
   {"event":"held","name":"nightly","owner":"web-3","fence":7,"remaining_ms":7300}
   {"event":"renewed","remaining_ms":7400}
+  {"event":"warning","remaining_ms":4000}
   {"event":"stop","remaining_ms":1400,"reason":"..."}
 
-"held" comes when the program has the lock, "renewed" every third of the TTL, and "stop"
-when the work must end: the lock is lost, cannot be renewed in time, or redlock got a
-signal. After each line the work may go on for remaining_ms. It must have ended then, even
-without a "stop", because redlock may be stopped or killed. The end of the output means
-"stop" at once.
+"held" comes when the program has the lock, and "renewed" every third of the TTL. "warning"
+comes when renewals fail and half of the TTL is left (--ttl 4s or more): the work may be
+saved, and goes on. "stop" comes when the work must end: the lock is lost, cannot be renewed
+in time, or redlock got a signal. Skip other events: later versions may have more.
+
+After each line the work may go on for remaining_ms. It must have ended then, even without a
+"stop", because redlock may be stopped or killed. The end of the output means "stop" at once.
 
 To release the lock, end the work and close redlock's standard input. If the program dies,
 that is closed, too, unless a child has inherited the pipe, as most languages prevent.
@@ -60,7 +63,7 @@ type holdCommand struct {
 
 // A holdLine is one line of the output.
 type holdLine struct {
-	Event     string   `json:"event"` // held, renewed or stop
+	Event     string   `json:"event"` // held, renewed, warning or stop
 	Name      string   `json:"name,omitempty"`
 	Names     []string `json:"names,omitempty"`
 	Owner     string   `json:"owner,omitempty"`
@@ -107,7 +110,7 @@ func (h *holdCommand) run(c *cobra.Command, names []string) error {
 		close(h.input)
 		cancel(errInputEnded)
 	}()
-	h.renewed = make(renewals, 1)
+	h.renewed, h.warned = make(renewals, 1), make(chan struct{}, 1)
 	lock, stop, err := h.take(ctx, names, redlock.Observe(h.renewed))
 	switch {
 	case err != nil && c.Context().Err() == nil && context.Cause(ctx) == errInputEnded:
@@ -152,6 +155,10 @@ func (h *holdCommand) hold(ctx context.Context, lock *redlock.Lock) error {
 		case <-h.renewed:
 			timer.Reset(h.left(lock))
 			h.output.tell(holdLine{Event: "renewed", Remaining: h.remaining(lock)})
+		case <-h.warned:
+			if lock.Remaining() <= h.ttl/2 { // it was not renewed just now
+				h.output.tell(holdLine{Event: "warning", Remaining: h.remaining(lock)})
+			}
 		case <-due:
 			if left := h.left(lock); left > 0 { // it was renewed just now
 				timer.Reset(left)

@@ -92,12 +92,14 @@ func TestAProgramIsToldThatItsLockIsLost(t *testing.T) {
 func TestAProgramIsToldBeforeItsLockEnds(t *testing.T) {
 	t.Parallel()
 	f := five(t)
-	h := startHold(t, f, "--ttl", "4s", "--stop-within", "1500ms", "x")
+	h := startHold(t, f, "--ttl", "4s", "--node-timeout", "500ms", "--stop-within", "1500ms", "x")
 	h.reads(t, "held")
 	for i := range 3 {
 		tr.NoError(t, f.Pause(t.Context(), i))
 	}
-	line := h.reads(t, "stop")
+	line := h.reads(t, "warning")
+	assert.LessOrEqual(t, line.Remaining, int64(2000-400), "half of the TTL, less the margin")
+	line = h.reads(t, "stop")
 	assert.Positive(t, line.Remaining)
 	assert.LessOrEqual(t, line.Remaining, int64(1500))
 	assert.Contains(t, line.Reason, "could not be renewed in time")

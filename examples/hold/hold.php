@@ -19,7 +19,7 @@ class Lock
         $text = fgets($this->pipes[1]);
         $line = $text ? json_decode($text, true) : null;
         if ($line || feof($this->pipes[1])) {
-            $goes = in_array($line['event'] ?? '', ['held', 'renewed']);
+            $goes = ($line['event'] ?? 'stop') !== 'stop';
             $this->until = $goes ? hrtime(true) + $line['remaining_ms'] * 1_000_000 : 0;
         }
         return $line;

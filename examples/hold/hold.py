@@ -19,7 +19,7 @@ class Lock:
 
     def read(self):
         line = json.loads(self.hold.stdout.readline() or "{}")
-        ends = line.get("event") not in ("held", "renewed")
+        ends = line.get("event", "stop") == "stop"
         self.until = 0 if ends else clock() + line["remaining_ms"] / 1000
         return line
 

@@ -26,7 +26,7 @@ class Lock
 
   def read
     line = JSON.parse(@hold.gets || "{}")
-    @until = %w[held renewed].include?(line["event"]) ? now + line["remaining_ms"] / 1000.0 : 0
+    @until = line.fetch("event", "stop") == "stop" ? 0 : now + line["remaining_ms"] / 1000.0
     line
   end
 end

@@ -168,7 +168,7 @@ func (s *Server) keep(r *request, of *session, a *attempt, lock *redlock.Lock) (
 			return nil, err
 		}
 	}
-	return of.add(lock, wanted.grant(lock, r.since), a)
+	return of.add(lock, s.risk(wanted), wanted.grant(lock, r.since), a)
 }
 
 // ask asks for the lock, once or for as long as the client waits.
@@ -179,14 +179,38 @@ func (s *Server) ask(ctx context.Context, of *session, wanted *wish) (*redlock.L
 		ctx, cancel = context.WithTimeout(ctx, millis(wanted.Wait))
 		defer cancel()
 	}
+	opts := append(wanted.options(), of.warning(s.risk(wanted)))
 	if len(wanted.Names) > 0 {
-		return s.locker.AcquireAll(ctx, wanted.Names, wanted.options()...)
+		return s.locker.AcquireAll(ctx, wanted.Names, opts...)
 	}
-	ask := func() (*redlock.Lock, error) { return s.locker.Acquire(ctx, wanted.Name, wanted.options()...) }
+	ask := func() (*redlock.Lock, error) { return s.locker.Acquire(ctx, wanted.Name, opts...) }
 	if wanted.ticks() != nil && wanted.Wait == 0 {
 		return once.Acquire(ctx, s.locker, []string{wanted.Name}, ask)
 	}
 	return ask()
+}
+
+// risk returns how much is left of a lock of which its client is to be warned: half of its TTL, or less if a lock
+// that is well can have so little. Zero: it cannot be warned.
+func (s *Server) risk(of *wish) time.Duration {
+	ttl := millis(of.TTL)
+	for risk := ttl / 2; risk >= ttl/8; risk /= 2 {
+		if s.locker.Check(redlock.TTL(ttl), redlock.WarnBefore(risk, func(*redlock.Lock) {})) == nil {
+			return risk
+		}
+	}
+	return 0
+}
+
+// warning is the option that tells a session's client that a lock of it is at risk.
+func (s *session) warning(risk time.Duration) redlock.Option {
+	return redlock.WarnBefore(risk, func(*redlock.Lock) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !s.ended && !s.isLeft {
+			s.changes()
+		}
+	})
 }
 
 // showLease answers GET /v1/locks/{lease}.

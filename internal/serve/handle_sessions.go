@@ -80,7 +80,7 @@ func (l *lease) answer(r *request) leaseAnswer {
 	a := leaseAnswer{grant: l.granted, Held: l.lost == "", Lost: l.lost}
 	a.Lease = l.id
 	if a.Held {
-		a.ValidFor = r.validFor(l)
+		a.ValidFor, a.AtRisk = r.validFor(l), l.lock.Remaining() <= l.risk
 		if end := r.since.Add(millis(a.ValidFor)); end.After(l.told) {
 			l.told = end
 		}

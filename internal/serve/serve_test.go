@@ -148,6 +148,40 @@ func TestNewsOfTheTimeLeft(t *testing.T) {
 	})
 }
 
+// TestALockAtRiskIsTold: a client that polls hears at once that renewals fail, as long as half of the TTL is left, and
+// later that they succeed again. Of a lock that is well it hears no such thing.
+func TestALockAtRiskIsTold(t *testing.T) {
+	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
+		c := open(t, s, `{"ttl_ms":60000}`)
+		c.take(`{"name":"a","ttl_ms":6000}`)
+		seen := c.ask("GET", "/v1/session", "").session.Version
+		poll := func() (state sessionAnswer) {
+			state = c.ask("GET", "/v1/session?wait_ms=60000&seen="+text(seen), "").session
+			require.True(t, state.Leases[0].Held)
+			return state
+		}
+		for range 20 {
+			state := poll()
+			require.False(t, state.Leases[0].AtRisk)
+			require.Equal(t, seen, state.Version)
+		}
+		for range 2 { // each time that it comes to its end
+			end := servers.Outage(2)
+			for state := poll(); !state.Leases[0].AtRisk; state = poll() {
+				require.Equal(t, seen, state.Version)
+			}
+			state := poll()
+			require.Equal(t, seen+1, state.Version)
+			require.GreaterOrEqual(t, state.Leases[0].ValidFor, int64(2000), "half of the TTL, less the margin")
+			seen = state.Version
+			end()
+			for state := poll(); state.Leases[0].AtRisk; state = poll() {
+				require.Equal(t, seen, state.Version)
+			}
+		}
+	})
+}
+
 // TestAnswersThatDidNotArrive: a client that asks again with its key gets the lease that it has.
 func TestAnswersThatDidNotArrive(t *testing.T) {
 	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {

@@ -48,10 +48,11 @@ type lease struct {
 	wish    *wish
 	granted grant
 	taken   time.Time
-	key     string    // the client's, of the attempt that got it
-	lost    string    // why it is held no more; guarded by the table, as what follows
-	told    time.Time // until when the client may work by what it was told
-	value   string    // of a lock that the server has not adopted, and the next one may
+	key     string        // the client's, of the attempt that got it
+	lost    string        // why it is held no more; guarded by the table, as what follows
+	told    time.Time     // until when the client may work by what it was told
+	value   string        // of a lock that the server has not adopted, and the next one may
+	risk    time.Duration // what is left of a lock that is at risk: one that is well has more
 }
 
 // An attempt is a wish that a client gave a key, so that asking again takes no second lock.
@@ -323,7 +324,7 @@ func (s *session) settle(a *attempt, l *lease) {
 
 // add gives the session a lock that was taken for it, by an attempt with a key if there is one. If that
 // is too late, or too many, the caller still has the lock.
-func (s *session) add(lock *redlock.Lock, g grant, of *attempt) (*lease, error) {
+func (s *session) add(lock *redlock.Lock, risk time.Duration, g grant, of *attempt) (*lease, error) {
 	l := &lease{id: rand.Text(), session: s, wish: of.wish, granted: g, key: of.key, taken: time.Now()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -333,7 +334,7 @@ func (s *session) add(lock *redlock.Lock, g grant, of *attempt) (*lease, error) 
 	if err := s.put(l); err != nil {
 		return nil, err
 	}
-	l.hold(lock)
+	l.hold(lock, risk)
 	return l, nil
 }
 
@@ -380,8 +381,8 @@ func (s *session) put(l *lease) error {
 }
 
 // hold has a lease have its lock. The session must be locked.
-func (l *lease) hold(lock *redlock.Lock) {
-	l.lock = lock
+func (l *lease) hold(lock *redlock.Lock, risk time.Duration) {
+	l.lock, l.risk = lock, risk
 	context.AfterFunc(lock.Context(), func() { l.end(context.Cause(lock.Context())) })
 }
 

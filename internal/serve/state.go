@@ -157,7 +157,8 @@ func (s *Server) resumeLease(ctx context.Context, began time.Time, of *session, 
 	w := *from.Wish
 	w.MaxHold = from.Hold
 	adopt := func() (*redlock.Lock, error) {
-		return s.locker.Adopt(context.WithoutCancel(ctx), l.granted.Names[0], from.Value, w.options()...)
+		opts := append(w.options(), of.warning(s.risk(&w)))
+		return s.locker.Adopt(context.WithoutCancel(ctx), l.granted.Names[0], from.Value, opts...)
 	}
 	lock, err := adopt()
 	for errors.Is(err, redlock.ErrNoQuorum) && time.Since(began) < millis(l.granted.TTL) && pause(ctx) {
@@ -166,7 +167,7 @@ func (s *Server) resumeLease(ctx context.Context, began time.Time, of *session, 
 	of.mu.Lock()
 	defer of.mu.Unlock()
 	if err == nil {
-		l.hold(lock)
+		l.hold(lock, s.risk(&w))
 		return
 	}
 	l.lost = "the server was restarted: " + err.Error()

@@ -65,7 +65,8 @@ type grant struct {
 type leaseAnswer struct {
 	grant
 	Held     bool   `json:"held"`
-	ValidFor int64  `json:"valid_for_ms"` // from when the request was sent
+	AtRisk   bool   `json:"at_risk,omitempty"` // renewals fail, and little of its time is left
+	ValidFor int64  `json:"valid_for_ms"`      // from when the request was sent
 	Lost     string `json:"lost,omitempty"`
 	Session  string `json:"session,omitempty"` // of a lease that was asked for without one
 }
