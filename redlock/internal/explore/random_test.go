@@ -597,7 +597,7 @@ func TestRandomSchedules(t *testing.T) {
 				raises.Add(uint64(u.raises))
 				steps.Add(uint64(u.steps))
 				mine.add(&u.turns)
-				idle = u.idle
+				idle = u.idle[:min(len(u.idle), 1000)] // a run makes some before it has these
 			}
 		})
 	}
