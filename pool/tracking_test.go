@@ -417,6 +417,7 @@ func TestAServerThatGivesNoHintsIsPolled(t *testing.T) {
 			eventually(t, func() bool { return !listens() }, "given up again")
 			s.do("ACL", "SETUSER", user, "&*", "+@all")
 			s.killOf(user)
+			answers(t, n)
 			w.next()
 			w.ask()
 			s.do("SET", user, "x")
