@@ -392,6 +392,7 @@ func TestAServerThatGivesNoHintsIsPolled(t *testing.T) {
 			listens := func() bool {
 				return slices.ContainsFunc(s.clients("redlock-hints"), func(c client) bool { return c["user"] == user })
 			}
+			answers(t, n) // a listener that is refused before there is a connection is tried once more
 			w := wait(t, n, user)
 			if rule == "-client|caching" {
 				w.next() // it looks as if it could
