@@ -120,7 +120,8 @@ func (s *Server) take(r *request, of *session, a *attempt) (*lease, error) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(s.waiting, cancel)()
-	lock, err := s.ask(ctx, of, wanted)
+	a.risk = s.risk(wanted)
+	lock, err := s.ask(ctx, of, a)
 	var vote *redlock.QuorumError
 	switch {
 	case err != nil && s.isEnding():
@@ -168,18 +169,19 @@ func (s *Server) keep(r *request, of *session, a *attempt, lock *redlock.Lock) (
 			return nil, err
 		}
 	}
-	return of.add(lock, s.risk(wanted), wanted.grant(lock, r.since), a)
+	return of.add(lock, wanted.grant(lock, r.since), a)
 }
 
 // ask asks for the lock, once or for as long as the client waits.
-func (s *Server) ask(ctx context.Context, of *session, wanted *wish) (*redlock.Lock, error) {
+func (s *Server) ask(ctx context.Context, of *session, a *attempt) (*redlock.Lock, error) {
+	wanted := a.wish
 	if wanted.Wait > 0 {
 		defer of.wait(wanted)()
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, millis(wanted.Wait))
 		defer cancel()
 	}
-	opts := append(wanted.options(), of.warning(s.risk(wanted)))
+	opts := append(wanted.options(), of.warning(a.risk))
 	if len(wanted.Names) > 0 {
 		return s.locker.AcquireAll(ctx, wanted.Names, opts...)
 	}

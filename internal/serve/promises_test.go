@@ -105,7 +105,7 @@ func TestALockThatComesWithTheEnd(t *testing.T) {
 			done <- left
 		}()
 		synctest.Wait()
-		_, err = of.add(lock, 0, grant{}, &attempt{wish: &wish{}})
+		_, err = of.add(lock, grant{}, &attempt{wish: &wish{}})
 		assert.ErrorIs(t, err, errEnding)
 		_, err = s.openSession(&request{client: anybody}, sessionWish{TTL: 10_000}, false)
 		assert.ErrorIs(t, err, errEnding)
@@ -148,7 +148,7 @@ func TestALeaseThatIsReleasedBeforeItIsTold(t *testing.T) {
 		require.True(t, isNew)
 		lock, err := servers.Locker().TryAcquire(t.Context(), "a")
 		require.NoError(t, err)
-		l, err := of.add(lock, 0, w.grant(lock, time.Time{}), first)
+		l, err := of.add(lock, w.grant(lock, time.Time{}), first)
 		require.NoError(t, err)
 		c.release(l.id)
 		of.settle(first, l)

@@ -59,6 +59,7 @@ type lease struct {
 type attempt struct {
 	wish  *wish
 	key   string        // empty: the client gave none
+	risk  time.Duration // of its lease
 	done  chan struct{} // closed when it is known what has become of it
 	lease *lease        // nil: nothing
 }
@@ -324,7 +325,7 @@ func (s *session) settle(a *attempt, l *lease) {
 
 // add gives the session a lock that was taken for it, by an attempt with a key if there is one. If that
 // is too late, or too many, the caller still has the lock.
-func (s *session) add(lock *redlock.Lock, risk time.Duration, g grant, of *attempt) (*lease, error) {
+func (s *session) add(lock *redlock.Lock, g grant, of *attempt) (*lease, error) {
 	l := &lease{id: rand.Text(), session: s, wish: of.wish, granted: g, key: of.key, taken: time.Now()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -334,7 +335,7 @@ func (s *session) add(lock *redlock.Lock, risk time.Duration, g grant, of *attem
 	if err := s.put(l); err != nil {
 		return nil, err
 	}
-	l.hold(lock, risk)
+	l.hold(lock, of.risk)
 	return l, nil
 }
 

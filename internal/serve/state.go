@@ -156,8 +156,9 @@ func (s *Server) resumeLease(ctx context.Context, began time.Time, of *session, 
 	}
 	w := *from.Wish
 	w.MaxHold = from.Hold
+	risk := s.risk(&w)
+	opts := append(w.options(), of.warning(risk))
 	adopt := func() (*redlock.Lock, error) {
-		opts := append(w.options(), of.warning(s.risk(&w)))
 		return s.locker.Adopt(context.WithoutCancel(ctx), l.granted.Names[0], from.Value, opts...)
 	}
 	lock, err := adopt()
@@ -167,7 +168,7 @@ func (s *Server) resumeLease(ctx context.Context, began time.Time, of *session, 
 	of.mu.Lock()
 	defer of.mu.Unlock()
 	if err == nil {
-		l.hold(lock, s.risk(&w))
+		l.hold(lock, risk)
 		return
 	}
 	l.lost = "the server was restarted: " + err.Error()
