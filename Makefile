@@ -49,7 +49,7 @@ servers-test: ## test on the newest Redis and Valkey: make servers-test SERVERS=
 	echo "$$servers" | tr ' ' = | GO="$(GO)" xargs -P 2 -I SERVER ./integration/on-server.sh SERVER
 
 race: ## run the tests under the race detector
-	$(GO) test -race -count=1 ./...
+	$(GO) test -race -count=1 -timeout 30m ./...
 
 # Two at a time: much of it is waiting.
 modules: ## run the tests of the modules beside this one
