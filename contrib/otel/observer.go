@@ -10,6 +10,7 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/redquorum/redquorum/internal/measure"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -44,17 +45,12 @@ func New(opts ...Option) (*Observer, error) {
 
 // Start implements redlock.Tracer.
 func (o *Observer) Start(ctx context.Context, name string) context.Context {
-	o.meters.waiters.Add(ctx, 1)
-	return o.spans.start(ctx, name)
+	return o.spans.start(measure.Start(ctx, o.meters), name)
 }
 
 // Observe implements redlock.Observer.
 func (o *Observer) Observe(e redlock.Event) {
-	ended := e.Kind == redlock.EventAcquired || e.Kind == redlock.EventNotAcquired
-	if _, started := e.Context.Value(acquisitionKey{&o.spans}).(*acquisition); ended && started {
-		o.meters.waiters.Add(e.Context, -1)
-	}
-	o.meters.observe(e)
+	measure.Observe(o.meters, e)
 	o.spans.observe(e)
 }
 

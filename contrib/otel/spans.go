@@ -42,7 +42,7 @@ type acquisitionKey struct{ of *spans }
 func (s *spans) start(ctx context.Context, name string) context.Context {
 	var attrs []attribute.KeyValue
 	if s.names {
-		attrs = append(attrs, attribute.String("redlock.name", text(name)))
+		attrs = append(attrs, attribute.String("redlock.name", measure.Text(name)))
 	}
 	ctx, span := s.tracer.Start(ctx, "redlock.acquire", trace.WithAttributes(attrs...))
 	a := &acquisition{span: span, shown: span.IsRecording()}
@@ -112,7 +112,7 @@ func (s *spans) vote(e redlock.Event) {
 		span.SetAttributes(attribute.String("redlock.fault", fault), semconv.ErrorTypeKey.String(fault))
 		why := ""
 		if e.Err != nil {
-			why = text(e.Err.Error())
+			why = measure.Text(e.Err.Error())
 		}
 		span.SetStatus(codes.Error, why)
 	}
@@ -121,7 +121,7 @@ func (s *spans) vote(e redlock.Event) {
 
 // address is a node's name, and the address in it.
 func address(node string) []attribute.KeyValue {
-	node = text(node)
+	node = measure.Text(node)
 	attrs := []attribute.KeyValue{attribute.String("redlock.node", node)}
 	name, _, _ := strings.Cut(node, "/") // the database is none of the address
 	if host, port, err := net.SplitHostPort(name); err == nil {
@@ -131,6 +131,3 @@ func address(node string) []attribute.KeyValue {
 	}
 	return append(attrs, semconv.ServerAddress(node))
 }
-
-// text makes valid UTF-8 of any bytes: exporters refuse others.
-func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

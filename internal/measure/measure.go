@@ -1,6 +1,6 @@
-// Package measure defines the metrics of a Locker's events, alike for every
-// system of metrics: the values of labels, a small fixed set of each, and the
-// bounds of histograms. The packages below contrib export it.
+// Package measure defines the metrics of a Locker's events, alike for every system of metrics: what
+// each event counts, the values of labels, a small fixed set of each, and the bounds of histograms. The
+// packages below contrib export them.
 package measure
 
 import (
@@ -15,21 +15,18 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// Acquired is the outcome of an acquisition that has the lock.
-const Acquired = "acquired"
-
 // Held is the outcome of an acquisition that was refused because another holds the lock.
 const Held = "held"
 
 // Acquisitions has all values of Acquisition.
-var Acquisitions = []string{Acquired, Held, "no_quorum", "canceled", "timeout", "closed", "other"}
+var Acquisitions = []string{"acquired", Held, "no_quorum", "canceled", "timeout", "closed", "other"}
 
 // Acquisition is the outcome of an acquisition that ended with err. Of an error
 // about a vote only its kind counts, and not the errors of single nodes.
 func Acquisition(err error) string {
 	switch kind := kindOf(err); {
 	case kind == nil:
-		return Acquired
+		return "acquired"
 	case errors.Is(kind, redlock.ErrHeld):
 		return Held
 	case errors.Is(kind, redlock.ErrNoQuorum):
@@ -127,13 +124,13 @@ const (
 	connectionRefused = syscall.Errno(10061)
 )
 
-// WaitBuckets are the bounds, in seconds, of the histogram of how long it takes
+// waitBuckets are the bounds, in seconds, of the histogram of how long it takes
 // to get a lock: from a handover in memory to minutes behind others.
-var WaitBuckets = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
+var waitBuckets = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 
-// HoldBuckets are those of how long a lock is held.
-var HoldBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600}
+// holdBuckets are those of how long a lock is held.
+var holdBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600}
 
-// ReplyBuckets are those of a node's latency, which ends soon behind the
+// replyBuckets are those of a node's latency, which ends soon behind the
 // longest node timeout that is a default, a second.
-var ReplyBuckets = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5}
+var replyBuckets = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5}

@@ -86,8 +86,8 @@ func TestFaultsHaveFewKinds(t *testing.T) {
 // TestBucketsRise, or a histogram cannot be made.
 func TestBucketsRise(t *testing.T) {
 	t.Parallel()
-	for _, b := range [][]float64{measure.WaitBuckets, measure.HoldBuckets, measure.ReplyBuckets} {
-		assert.True(t, slices.IsSorted(b))
-		assert.Len(t, slices.Compact(slices.Clone(b)), len(b))
+	for _, m := range measure.Metrics {
+		assert.True(t, slices.IsSorted(m.Buckets), m.Name)
+		assert.Len(t, slices.Compact(slices.Clone(m.Buckets)), len(m.Buckets), m.Name)
 	}
 }

@@ -1,0 +1,105 @@
+package measure
+
+import (
+	"context"
+	"strings"
+
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// A Metric is a counter, unless it is a level or has buckets.
+type Metric struct {
+	Name    string    // as OpenTelemetry writes it, behind "redlock."
+	Unit    string    // in OpenTelemetry's notation
+	Help    string    // one sentence
+	Level   bool      // it goes up and down
+	Buckets []float64 // of a histogram
+	Labels  []string  // names
+	Values  []string  // of the only label, if there are few
+}
+
+var (
+	acquisitions = &Metric{
+		Name: "acquisitions", Unit: "{acquisition}", Help: "Acquisitions, by how they ended.",
+		Labels: []string{"outcome"}, Values: Acquisitions,
+	}
+	wait       = &Metric{Name: "wait.duration", Unit: "s", Help: "Time from the call to its lock.", Buckets: waitBuckets}
+	hold       = &Metric{Name: "hold.duration", Unit: "s", Help: "Time from getting a lock to its release or loss.", Buckets: holdBuckets}
+	held       = &Metric{Name: "locks.held", Unit: "{lock}", Help: "Locks held by this process.", Level: true}
+	waiters    = &Metric{Name: "waiters", Unit: "{acquisition}", Help: "Acquisitions of this process under way.", Level: true}
+	lost       = &Metric{Name: "locks.lost", Unit: "{lock}", Help: "Locks that were lost before they were released."}
+	extensions = &Metric{Name: "extensions", Unit: "{extension}", Help: "Extensions and renewals that succeeded."}
+	releases   = &Metric{
+		Name: "releases", Unit: "{release}", Help: "Releases, by how they ended.",
+		Labels: []string{"outcome"}, Values: Releases,
+	}
+	votes = &Metric{
+		Name: "votes", Unit: "{vote}", Help: "Replies of a node, by operation and outcome.",
+		Labels: []string{"node", "op", "outcome"},
+	}
+	replies = &Metric{
+		Name: "reply.duration", Unit: "s", Help: "Time from a request to a node's answer, be it yes or no.",
+		Buckets: replyBuckets, Labels: []string{"node"},
+	}
+	nodeErrors = &Metric{
+		Name: "node.errors", Unit: "{error}", Help: "Replies of a node that were faults, by kind.",
+		Labels: []string{"node", "fault"},
+	}
+)
+
+// Metrics are all metrics.
+var Metrics = []*Metric{acquisitions, wait, hold, held, waiters, lost, extensions, releases, votes, replies, nodeErrors}
+
+// A Meter is a system of metrics. Add adds to a counter or a level, or records in a histogram. It has
+// a value for each of the metric's labels, which is valid UTF-8.
+type Meter interface {
+	Add(ctx context.Context, to *Metric, by float64, values ...string)
+}
+
+// waiting marks the context of an acquisition that a Meter has counted as a waiter, so that one whose
+// Start was not called, by a wrapper around the observer, is not subtracted.
+type waiting struct{ by Meter }
+
+// Start counts an acquisition that begins, as redlock.Tracer does.
+func Start(ctx context.Context, m Meter) context.Context {
+	m.Add(ctx, waiters, 1)
+	return context.WithValue(ctx, waiting{m}, true)
+}
+
+// Observe counts an event.
+func Observe(m Meter, e redlock.Event) {
+	add := func(to *Metric, by float64, values ...string) { m.Add(e.Context, to, by, values...) }
+	switch e.Kind {
+	case redlock.EventVote:
+		node := Text(e.Node)
+		add(votes, 1, node, e.Op.String(), e.Outcome.String())
+		if e.Outcome == redlock.Granted || e.Outcome == redlock.Refused {
+			add(replies, e.Elapsed.Seconds(), node)
+		} else {
+			add(nodeErrors, 1, node, Fault(e.Err))
+		}
+	case redlock.EventAcquired, redlock.EventNotAcquired:
+		if e.Context.Value(waiting{m}) != nil {
+			add(waiters, -1)
+		}
+		add(acquisitions, 1, Acquisition(e.Err))
+		if e.Kind == redlock.EventAcquired {
+			add(wait, e.Elapsed.Seconds())
+			add(held, 1)
+		}
+	case redlock.EventExtended:
+		add(extensions, 1)
+	case redlock.EventLost, redlock.EventReleased:
+		if e.Kind == redlock.EventReleased {
+			add(releases, 1, Release(e.Err))
+		}
+		if e.Kind == redlock.EventLost || Release(e.Err) == Lost {
+			add(lost, 1)
+		}
+		add(hold, e.Elapsed.Seconds())
+		add(held, -1)
+	}
+}
+
+// Text makes valid UTF-8 of any bytes: exporters refuse others, and names of nodes are the caller's.
+func Text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
