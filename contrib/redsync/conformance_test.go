@@ -31,9 +31,6 @@ func theirMutexes(pools []redis.Pool) func(string, settings) mutex {
 		if s.expiry > 0 {
 			opts = append(opts, upstream.WithExpiry(s.expiry))
 		}
-		if s.tries > 0 {
-			opts = append(opts, upstream.WithTries(s.tries), upstream.WithRetryDelay(s.delay))
-		}
 		if s.value != "" {
 			opts = append(opts, upstream.WithValue(s.value))
 		}
@@ -50,9 +47,6 @@ func ourMutexes(locker *redlock.Locker) func(string, settings) mutex {
 		opts := []redsync.Option{redsync.WithTimeoutFactor(timeoutFactor)}
 		if s.expiry > 0 {
 			opts = append(opts, redsync.WithExpiry(s.expiry))
-		}
-		if s.tries > 0 {
-			opts = append(opts, redsync.WithTries(s.tries), redsync.WithRetryDelay(s.delay))
 		}
 		if s.value != "" {
 			opts = append(opts, redsync.WithValue(s.value))
@@ -137,9 +131,7 @@ func TestALockedOneIsTaken(t *testing.T) {
 			assert.GreaterOrEqual(t, len(l.taken(err)), 3, "%v", err)
 			assert.NotErrorIs(t, err, l.failed)
 		}
-		ok, err := first.Unlock()
-		require.NoError(t, err)
-		assert.True(t, ok)
+		succeeds(t)(first.Unlock())
 		require.NoError(t, second.TryLock())
 	})
 }
@@ -162,16 +154,10 @@ func TestWhatHasExpiredIsNeitherExtendedNorUnlocked(t *testing.T) {
 		m := l.mutex(t.Name(), settings{expiry: expiry})
 		require.NoError(t, m.Lock())
 		expire(t, l, m.Name())
-		ok, err := m.Extend()
-		require.Error(t, err)
-		assert.False(t, ok)
-		ok, err = m.Valid()
-		require.Error(t, err)
-		assert.False(t, ok)
+		fails(t)(m.Extend())
+		fails(t)(m.Valid())
 		assert.False(t, time.Now().Before(m.Until()))
-		ok, err = m.Unlock()
-		require.ErrorIs(t, err, l.expired)
-		assert.False(t, ok)
+		fails(t, l.expired)(m.Unlock())
 	})
 }
 
@@ -180,12 +166,8 @@ func TestWhatIsUnlockedCanBeLockedAgain(t *testing.T) {
 		m := l.mutex(t.Name(), settings{})
 		for range 3 {
 			require.NoError(t, m.Lock())
-			ok, err := m.Unlock()
-			require.NoError(t, err)
-			assert.True(t, ok)
-			ok, err = m.Unlock()
-			require.ErrorIs(t, err, l.expired)
-			assert.False(t, ok)
+			succeeds(t)(m.Unlock())
+			fails(t, l.expired)(m.Unlock())
 		}
 	})
 }
@@ -199,12 +181,8 @@ func TestWhatAnotherHasTakenIsNotExtended(t *testing.T) {
 		}
 		expire(t, l, first.Name())
 		require.NoError(t, second.Lock())
-		ok, err := first.Extend()
-		require.Error(t, err)
-		assert.False(t, ok)
-		ok, err = second.Valid()
-		require.NoError(t, err)
-		assert.True(t, ok)
+		fails(t)(first.Extend())
+		succeeds(t)(second.Valid())
 	})
 }
 
@@ -213,20 +191,12 @@ func TestAnotherProcessCanUnlockItByItsValue(t *testing.T) {
 		first := l.mutex(t.Name(), settings{expiry: time.Hour})
 		require.NoError(t, first.Lock())
 		second := l.mutex(t.Name(), settings{expiry: time.Hour, value: first.Value()})
-		ok, err := second.Valid()
-		require.NoError(t, err)
-		assert.True(t, ok)
-		ok, err = second.Extend()
-		require.NoError(t, err)
-		assert.True(t, ok)
+		succeeds(t)(second.Valid())
+		succeeds(t)(second.Extend())
 		assert.True(t, time.Now().Add(50*time.Minute).Before(second.Until()))
-		ok, err = second.Unlock()
-		require.NoError(t, err)
-		assert.True(t, ok)
+		succeeds(t)(second.Unlock())
 		require.NoError(t, l.mutex(t.Name(), settings{}).TryLock())
-		ok, err = second.Unlock()
-		require.Error(t, err, "it is another's now")
-		assert.False(t, ok)
+		fails(t)(second.Unlock())
 	})
 }
 
@@ -239,15 +209,9 @@ func TestBothExcludeEachOther(t *testing.T) {
 		require.NoError(t, first.Lock())
 		require.NotNil(t, pair[1].taken(second.TryLock()))
 		by := pair[1].mutex("both", settings{value: first.Value()})
-		ok, err := by.Extend()
-		require.NoError(t, err)
-		assert.True(t, ok)
-		ok, err = by.Unlock()
-		require.NoError(t, err)
-		assert.True(t, ok)
+		succeeds(t)(by.Extend())
+		succeeds(t)(by.Unlock())
 		require.NoError(t, second.TryLock())
-		ok, err = second.Unlock()
-		require.NoError(t, err)
-		assert.True(t, ok)
+		succeeds(t)(second.Unlock())
 	}
 }

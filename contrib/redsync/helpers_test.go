@@ -1,7 +1,6 @@
 package redsync_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -9,6 +8,7 @@ import (
 	"github.com/go-redsync/redsync/v4/redis"
 	"github.com/go-redsync/redsync/v4/redis/redigo"
 	redigolib "github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -20,34 +20,23 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A mutex is what programs use of a redsync.Mutex, of either package.
+// A mutex is what these tests use of a redsync.Mutex, of either package.
 type mutex interface {
 	Name() string
 	Value() string
 	Until() time.Time
 	TryLock() error
-	TryLockContext(ctx context.Context) error
 	Lock() error
-	LockContext(ctx context.Context) error
 	Unlock() (bool, error)
-	UnlockContext(ctx context.Context) (bool, error)
 	Extend() (bool, error)
-	ExtendContext(ctx context.Context) (bool, error)
 	Valid() (bool, error)
-	ValidContext(ctx context.Context) (bool, error)
 }
-
-var (
-	_ mutex = (*upstream.Mutex)(nil)
-	_ mutex = (*redsync.Mutex)(nil)
-)
 
 // settings are the options of a mutex, of either package. What is zero has the default.
 type settings struct {
-	expiry, delay time.Duration
-	tries         int
-	value         string
-	setNX         bool
+	expiry time.Duration
+	value  string
+	setNX  bool
 }
 
 // A library is redsync or this package, on servers in this process.
@@ -121,4 +110,25 @@ func each(t *testing.T, test func(t *testing.T, l *library)) {
 	theirs, ours := start(t)
 	t.Run("redsync", func(t *testing.T) { test(t, theirs) })
 	t.Run("redquorum", func(t *testing.T) { test(t, ours) })
+}
+
+// succeeds fails unless a call returned true.
+func succeeds(t *testing.T) func(ok bool, err error) {
+	return func(ok bool, err error) {
+		t.Helper()
+		require.NoError(t, err)
+		assert.True(t, ok)
+	}
+}
+
+// fails fails unless a call returned false, and an error that matches all.
+func fails(t *testing.T, all ...error) func(ok bool, err error) {
+	return func(ok bool, err error) {
+		t.Helper()
+		require.Error(t, err)
+		for _, want := range all {
+			require.ErrorIs(t, err, want)
+		}
+		assert.False(t, ok)
+	}
 }

@@ -1,6 +1,7 @@
 package redsync
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,9 +101,7 @@ func (m *Mutex) Lock() error { return m.LockContext(context.Background()) }
 func (m *Mutex) LockContext(ctx context.Context) error { return m.lockContext(ctx, m.tries) }
 
 func (m *Mutex) lockContext(ctx context.Context, tries int) error {
-	if ctx == nil {
-		ctx = context.Background()
-	}
+	ctx = cmp.Or(ctx, context.Background()) // redsync takes nil
 	if err := m.check(); err != nil {
 		return err
 	}
@@ -177,19 +176,9 @@ func (m *Mutex) Unlock() (bool, error) { return m.UnlockContext(context.Backgrou
 // unprotected; redlock.ErrNoQuorum or that of ctx if too few nodes have confirmed. The release goes
 // on in the background then.
 func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) {
-	if ctx == nil {
-		ctx = context.Background()
-	}
-	var err error
-	switch lock, value := m.holding(); {
-	case lock != nil:
-		err = lock.Release(ctx)
-	case value != "":
-		err = m.locker.ReleaseValue(ctx, m.name, value)
-	default:
-		err = m.unlocked()
-	}
-	return m.outcome(err, ErrLockAlreadyExpired)
+	return m.change(ctx, ErrLockAlreadyExpired, (*redlock.Lock).Release, func(ctx context.Context, value string) error {
+		return m.locker.ReleaseValue(ctx, m.name, value)
+	})
 }
 
 // Extend is ExtendContext with a context that never ends.
@@ -200,36 +189,27 @@ func (m *Mutex) Extend() (bool, error) { return m.ExtendContext(context.Backgrou
 // Errors: ErrExtendFailed if the lock is lost or released; redlock.ErrNoQuorum or that of ctx if too
 // few nodes answered: the lock is held until Until, and extending it again makes sense.
 func (m *Mutex) ExtendContext(ctx context.Context) (bool, error) {
-	if ctx == nil {
-		ctx = context.Background()
-	}
-	var err error
+	return m.change(ctx, ErrExtendFailed, (*redlock.Lock).Extend, func(ctx context.Context, value string) error {
+		lock, err := m.locker.Adopt(ctx, m.name, value, m.options()...)
+		if err == nil {
+			m.keep(lock) // it was taken elsewhere, and is this mutex's from now on
+		}
+		return err
+	})
+}
+
+// change releases or extends the lock that m has, or that of its value. over is the error for one that
+// has ended.
+func (m *Mutex) change(ctx context.Context, over error,
+	own func(*redlock.Lock, context.Context) error, other func(context.Context, string) error) (bool, error) {
+	ctx = cmp.Or(ctx, context.Background()) // redsync takes nil
+	err := fmt.Errorf("mutex %q was not locked: %w", m.name, redlock.ErrReleased)
 	switch lock, value := m.holding(); {
 	case lock != nil:
-		err = lock.Extend(ctx)
+		err = own(lock, ctx)
 	case value != "":
-		err = m.adopt(ctx, value)
-	default:
-		err = m.unlocked()
+		err = other(ctx, value)
 	}
-	return m.outcome(err, ErrExtendFailed)
-}
-
-// adopt extends a lock that was taken elsewhere, which is this mutex's from then on.
-func (m *Mutex) adopt(ctx context.Context, value string) error {
-	lock, err := m.locker.Adopt(ctx, m.name, value, m.options()...)
-	if err == nil {
-		m.keep(lock)
-	}
-	return err
-}
-
-func (m *Mutex) unlocked() error {
-	return fmt.Errorf("mutex %q was not locked: %w", m.name, redlock.ErrReleased)
-}
-
-// outcome is what Unlock and Extend return. over is for a lock that has ended.
-func (m *Mutex) outcome(err, over error) (bool, error) {
 	switch {
 	case err == nil:
 		return true, nil
@@ -249,9 +229,7 @@ func (m *Mutex) Valid() (bool, error) { return m.ValidContext(context.Background
 //
 // Deprecated: Use Until, or the Context of Held.
 func (m *Mutex) ValidContext(ctx context.Context) (bool, error) {
-	if ctx == nil {
-		ctx = context.Background()
-	}
+	ctx = cmp.Or(ctx, context.Background()) // redsync takes nil
 	lock, value := m.holding()
 	seen, err := m.locker.Inspect(ctx, m.name)
 	if err != nil {

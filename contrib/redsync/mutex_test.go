@@ -35,12 +35,6 @@ func open(t *testing.T, w *sim.World) (*redsync.Redsync, *redlock.Locker) {
 	return redsync.New(l), l
 }
 
-func hang(servers []*sim.Server) {
-	for _, s := range servers {
-		s.Hang()
-	}
-}
-
 // TestLockWaitsNoLongerThanItsTriesAndDelays, and tells then who is in the way.
 func TestLockWaitsNoLongerThanItsTriesAndDelays(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
@@ -71,12 +65,14 @@ func TestOutagesAreTriedAgain(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		rs, _ := open(t, w)
 		m := rs.NewMutex(name, redsync.WithTries(3), redsync.WithRetryDelay(time.Second))
-		hang(w.Servers()[:3])
+		for _, s := range w.Servers()[:3] {
+			s.Hang()
+		}
 		err := m.Lock()
 		require.ErrorIs(t, err, redlock.ErrNoQuorum)
 		assert.NotErrorIs(t, err, redsync.ErrFailed)
 		nodes := map[int]bool{}
-		for _, e := range unwrap(err) {
+		for _, e := range err.(interface{ Unwrap() []error }).Unwrap() {
 			if fault, ok := e.(*redsync.RedisError); ok {
 				nodes[fault.Node] = true
 			}
@@ -89,25 +85,10 @@ func TestOutagesAreTriedAgain(t *testing.T) {
 			}
 		})
 		require.NoError(t, m.Lock())
-		ok, err := m.Unlock()
-		require.NoError(t, err)
-		assert.True(t, ok)
+		succeeds(t)(m.Unlock())
 		time.Sleep(rtt)
 		assert.Zero(t, simtest.Holding(w, name), "nothing is left behind")
 	})
-}
-
-// unwrap returns all errors behind err.
-func unwrap(err error) (all []error) {
-	switch e := err.(type) {
-	case interface{ Unwrap() []error }:
-		for _, inner := range e.Unwrap() {
-			all = append(all, unwrap(inner)...)
-		}
-	case interface{ Unwrap() error }:
-		all = unwrap(e.Unwrap())
-	}
-	return append(all, err)
 }
 
 // TestTheEndOfTheContextEndsTheWaiting, and leaves nothing on the servers.
@@ -164,17 +145,9 @@ func TestALossIsTold(t *testing.T) {
 		<-m.Held().Context().Done()
 		require.ErrorIs(t, context.Cause(m.Held().Context()), redlock.ErrLost)
 		assert.True(t, m.Until().IsZero())
-		ok, err := m.Valid()
-		require.ErrorIs(t, err, redlock.ErrLost)
-		assert.False(t, ok)
-		ok, err = m.Extend()
-		require.ErrorIs(t, err, redsync.ErrExtendFailed)
-		require.ErrorIs(t, err, redlock.ErrLost)
-		assert.False(t, ok)
-		ok, err = m.Unlock()
-		require.ErrorIs(t, err, redsync.ErrLockAlreadyExpired)
-		require.ErrorIs(t, err, redlock.ErrLost)
-		assert.False(t, ok)
+		fails(t, redlock.ErrLost)(m.Valid())
+		fails(t, redsync.ErrExtendFailed, redlock.ErrLost)(m.Extend())
+		fails(t, redsync.ErrLockAlreadyExpired, redlock.ErrLost)(m.Unlock())
 		assert.Zero(t, simtest.Holding(w, name))
 	})
 }
@@ -187,9 +160,7 @@ func TestItIsNotRenewed(t *testing.T) {
 		m := first.NewMutex(name)
 		require.NoError(t, m.Lock())
 		time.Sleep(5 * time.Second)
-		ok, err := m.Extend()
-		require.NoError(t, err)
-		assert.True(t, ok)
+		succeeds(t)(m.Extend())
 		extended := time.Now()
 		other := second.NewMutex(name, redsync.WithTries(1000))
 		require.NoError(t, other.Lock())
@@ -205,18 +176,14 @@ func TestExtendAfterTheExpiryIsNoNewLock(t *testing.T) {
 		m := rs.NewMutex(name, redsync.WithSetNXOnExtend())
 		require.NoError(t, m.Lock())
 		time.Sleep(10 * time.Second)
-		ok, err := m.Extend()
-		require.ErrorIs(t, err, redsync.ErrExtendFailed)
-		assert.False(t, ok)
+		fails(t, redsync.ErrExtendFailed)(m.Extend())
 		assert.Zero(t, simtest.Holding(w, name))
 
 		require.NoError(t, m.Lock())
 		for _, s := range w.Servers()[:2] {
 			s.Del(name)
 		}
-		ok, err = m.Extend()
-		require.NoError(t, err)
-		assert.True(t, ok)
+		succeeds(t)(m.Extend())
 		time.Sleep(time.Second)
 		assert.Equal(t, 5, simtest.Holding(w, name), "what a minority has lost it is given again")
 	})
@@ -242,16 +209,10 @@ func TestWhatAnotherProcessExtendsIsCountedFromTheCall(t *testing.T) {
 		assert.True(t, by.Until().IsZero())
 		time.Sleep(30 * time.Second)
 		called := time.Now()
-		ok, err := by.Extend()
-		require.NoError(t, err)
-		assert.True(t, ok)
+		succeeds(t)(by.Extend())
 		assert.Equal(t, called.Add(time.Minute-redlock.Drift(time.Minute)), by.Until())
-		ok, err = by.Unlock()
-		require.NoError(t, err)
-		assert.True(t, ok)
-		ok, err = by.Extend()
-		require.ErrorIs(t, err, redsync.ErrExtendFailed)
-		assert.False(t, ok)
+		succeeds(t)(by.Unlock())
+		fails(t, redsync.ErrExtendFailed)(by.Extend())
 	})
 }
 
@@ -265,16 +226,11 @@ func TestAMutexOfTheSameProcessGoesOnByTheValue(t *testing.T) {
 		assert.Equal(t, m.Until(), by.Until())
 		for range 3 {
 			time.Sleep(40 * time.Second)
-			ok, err := by.Extend()
-			require.NoError(t, err)
-			assert.True(t, ok)
+			succeeds(t)(by.Extend())
 			assert.Equal(t, 5, simtest.Holding(w, name))
 		}
-		ok, err := by.Unlock()
-		require.NoError(t, err)
-		assert.True(t, ok)
-		_, err = m.Unlock()
-		require.ErrorIs(t, err, redsync.ErrLockAlreadyExpired)
+		succeeds(t)(by.Unlock())
+		fails(t, redsync.ErrLockAlreadyExpired)(m.Unlock())
 	})
 }
 
