@@ -29,18 +29,20 @@ func simulate(t *testing.T, test func(t *testing.T, w *sim.World)) {
 }
 
 // open returns the storage of a new instance.
-func open(t *testing.T, w *sim.World) (*redlockcertmagic.Storage, *sim.Client) {
+func open(t *testing.T, w *sim.World) *redlockcertmagic.Storage {
 	t.Helper()
-	c := w.NewClient(1)
-	return over(t, simtest.Locker(t, c, redlock.TTL(ttl))), c
-}
-
-// over returns a storage with the locks of l.
-func over(t *testing.T, l *redlock.Locker) *redlockcertmagic.Storage {
-	t.Helper()
+	l := simtest.Locker(t, w.NewClient(1), redlock.TTL(ttl))
 	s, err := redlockcertmagic.New(&certmagic.FileStorage{Path: t.TempDir()}, l)
 	require.NoError(t, err)
 	return s
+}
+
+// tryLock reports whether the instance has got the lock.
+func tryLock(t *testing.T, s *redlockcertmagic.Storage) bool {
+	t.Helper()
+	ok, err := s.TryLock(t.Context(), name)
+	require.NoError(t, err)
+	return ok
 }
 
 // forget has all servers forget the lock.

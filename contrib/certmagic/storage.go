@@ -104,29 +104,18 @@ func (s *Storage) begin(name string, op *operation) *operation {
 	return nil
 }
 
-// end reports whether op was the operation under its name, and is over by that.
-func (s *Storage) end(name string, op *operation) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ops[name] != op {
-		return false
-	}
-	delete(s.ops, name)
-	return true
-}
-
 type acquisition func(context.Context, string, ...redlock.Option) (*redlock.Lock, error)
 
 // acquire gives op its lock, or ends it.
 func (s *Storage) acquire(ctx context.Context, name string, op *operation, ask acquisition) error {
 	lock, err := ask(ctx, Prefix+name, s.opts...)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if err != nil {
-		s.end(name, op)
+		delete(s.ops, name)
 		close(op.over)
 		return fmt.Errorf("redlockcertmagic: %w", err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	op.lock = lock
 	return nil
 }
@@ -138,8 +127,8 @@ func (s *Storage) acquire(ctx context.Context, name string, op *operation, ask a
 // have been at work, too; redlock.ErrNoQuorum or that of ctx if too few servers have confirmed the
 // release, which goes on in the background.
 func (s *Storage) Unlock(ctx context.Context, name string) error {
-	op, lock := s.at(name)
-	if lock == nil || !s.end(name, op) {
+	op, lock := s.locked(name, true)
+	if lock == nil {
 		return nil
 	}
 	defer close(op.over)
@@ -149,14 +138,19 @@ func (s *Storage) Unlock(ctx context.Context, name string) error {
 	return nil
 }
 
-// at returns the operation under a name, and its lock; nil if there is none.
-func (s *Storage) at(name string) (*operation, *redlock.Lock) {
+// locked returns the operation under a name and its lock, or nil if there is none. With end it is that
+// no more.
+func (s *Storage) locked(name string, end bool) (*operation, *redlock.Lock) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if op := s.ops[name]; op != nil {
-		return op, op.lock
+	op := s.ops[name]
+	if op == nil || op.lock == nil {
+		return nil, nil
 	}
-	return nil, nil
+	if end {
+		delete(s.ops, name)
+	}
+	return op, op.lock
 }
 
 // RenewLockLease implements certmagic.LockLeaseRenewer: after nil the lock is held at this moment, and
@@ -164,7 +158,7 @@ func (s *Storage) at(name string) (*operation, *redlock.Lock) {
 // Errors: redlock.ErrReleased if the name is not locked here; redlock.ErrHeld if another instance has
 // the lock by now; the others of Lock.
 func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Duration) error {
-	op, lock := s.at(name)
+	op, lock := s.locked(name, false)
 	switch {
 	case lock == nil:
 		return fmt.Errorf("redlockcertmagic: renew %q: %w", name, redlock.ErrReleased)

@@ -15,45 +15,31 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
+// TestOneInstanceAtATimeHasTheLock for as long as it takes, whatever the lease is.
 func TestOneInstanceAtATimeHasTheLock(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
-		first, _ := open(t, w)
-		second, _ := open(t, w)
+		first := open(t, w)
+		second := open(t, w)
 		require.NoError(t, first.Lock(t.Context(), name))
+		require.NoError(t, first.RenewLockLease(t.Context(), name, time.Second))
 		for _, s := range []*redlockcertmagic.Storage{second, first} {
-			ok, err := s.TryLock(t.Context(), name)
-			require.NoError(t, err)
-			assert.False(t, ok)
+			assert.False(t, tryLock(t, s))
 		}
 		time.AfterFunc(10*time.Minute, func() { assert.NoError(t, first.Unlock(t.Context(), name)) })
 		took := simtest.Took(func() { require.NoError(t, second.Lock(t.Context(), name)) })
 		assert.InDelta(t, (10 * time.Minute).Seconds(), took.Seconds(), 0.25, "it is renewed for so long")
 		require.NoError(t, second.Unlock(t.Context(), name))
-		ok, err := first.TryLock(t.Context(), name)
-		require.NoError(t, err)
-		assert.True(t, ok)
+		assert.True(t, tryLock(t, first))
 		require.NoError(t, first.Unlock(t.Context(), name))
 		assert.Zero(t, simtest.Holding(w, key))
-	})
-}
-
-// TestALeaseDoesNotShortenTheLock: it is renewed until Unlock.
-func TestALeaseDoesNotShortenTheLock(t *testing.T) {
-	simulate(t, func(t *testing.T, w *sim.World) {
-		s, _ := open(t, w)
-		require.NoError(t, s.Lock(t.Context(), name))
-		require.NoError(t, s.RenewLockLease(t.Context(), name, time.Second))
-		time.Sleep(time.Hour)
-		assert.Equal(t, 5, simtest.Holding(w, key))
-		require.NoError(t, s.Unlock(t.Context(), name))
 	})
 }
 
 // TestUnlockComesTwice where certmagic cleans up at the exit of a process.
 func TestUnlockComesTwice(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
-		first, _ := open(t, w)
-		second, _ := open(t, w)
+		first := open(t, w)
+		second := open(t, w)
 		require.NoError(t, first.Lock(t.Context(), name))
 		require.NoError(t, first.Unlock(t.Context(), name))
 		require.NoError(t, second.Lock(t.Context(), name))
@@ -67,7 +53,7 @@ func TestUnlockComesTwice(t *testing.T) {
 
 func TestUnlockReleasesThoughTheContextHasEnded(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
-		s, _ := open(t, w)
+		s := open(t, w)
 		require.NoError(t, s.Lock(t.Context(), name))
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -80,8 +66,8 @@ func TestUnlockReleasesThoughTheContextHasEnded(t *testing.T) {
 // TestTheEndOfTheContextEndsTheWaiting, for another instance and for another operation of this one.
 func TestTheEndOfTheContextEndsTheWaiting(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
-		first, _ := open(t, w)
-		second, _ := open(t, w)
+		first := open(t, w)
+		second := open(t, w)
 		require.NoError(t, first.Lock(t.Context(), name))
 		for _, s := range []*redlockcertmagic.Storage{first, second} {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -100,23 +86,11 @@ func TestTheEndOfTheContextEndsTheWaiting(t *testing.T) {
 	})
 }
 
-// TestALossIsTheErrorOfUnlock, and certmagic logs it.
-func TestALossIsTheErrorOfUnlock(t *testing.T) {
-	simulate(t, func(t *testing.T, w *sim.World) {
-		s, _ := open(t, w)
-		require.NoError(t, s.Lock(t.Context(), name))
-		forget(w)
-		time.Sleep(ttl)
-		require.ErrorIs(t, s.Unlock(t.Context(), name), redlock.ErrLost)
-		require.NoError(t, s.Unlock(t.Context(), name))
-	})
-}
-
 // TestANewAttemptNeedsTheLock: one that was lost is taken anew, or the attempt fails.
 func TestANewAttemptNeedsTheLock(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
-		first, _ := open(t, w)
-		second, _ := open(t, w)
+		first := open(t, w)
+		second := open(t, w)
 		require.NoError(t, first.Lock(t.Context(), name))
 		forget(w)
 		time.Sleep(ttl)
@@ -125,9 +99,7 @@ func TestANewAttemptNeedsTheLock(t *testing.T) {
 		require.NoError(t, second.Unlock(t.Context(), name))
 		require.NoError(t, first.RenewLockLease(t.Context(), name, time.Hour))
 		assert.Equal(t, 5, simtest.Holding(w, key))
-		ok, err := second.TryLock(t.Context(), name)
-		require.NoError(t, err)
-		assert.False(t, ok)
+		assert.False(t, tryLock(t, second))
 		require.NoError(t, first.Unlock(t.Context(), name), "it is held to the end of the last attempt")
 		assert.Zero(t, simtest.Holding(w, key))
 	})
@@ -136,7 +108,7 @@ func TestANewAttemptNeedsTheLock(t *testing.T) {
 // TestAnUnlockDuringARenewalLeavesNoLock behind.
 func TestAnUnlockDuringARenewalLeavesNoLock(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
-		s, _ := open(t, w)
+		s := open(t, w)
 		require.NoError(t, s.Lock(t.Context(), name))
 		forget(w)
 		time.Sleep(ttl)
@@ -150,7 +122,7 @@ func TestAnUnlockDuringARenewalLeavesNoLock(t *testing.T) {
 // TestTheUnlockOfALostLockFreesNoOther: locks have names and no handles.
 func TestTheUnlockOfALostLockFreesNoOther(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
-		s, _ := open(t, w)
+		s := open(t, w)
 		require.NoError(t, s.Lock(t.Context(), name))
 		forget(w)
 		time.Sleep(ttl)
@@ -159,9 +131,7 @@ func TestTheUnlockOfALostLockFreesNoOther(t *testing.T) {
 			assert.NoError(t, s.Lock(t.Context(), name))
 			close(locked)
 		}()
-		ok, err := s.TryLock(t.Context(), name)
-		require.NoError(t, err)
-		assert.False(t, ok)
+		assert.False(t, tryLock(t, s))
 		time.Sleep(time.Minute)
 		require.ErrorIs(t, s.Unlock(t.Context(), name), redlock.ErrLost)
 		<-locked
@@ -172,7 +142,7 @@ func TestTheUnlockOfALostLockFreesNoOther(t *testing.T) {
 
 func TestAnOutageIsToldAtOnce(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
-		s, _ := open(t, w)
+		s := open(t, w)
 		for _, server := range w.Servers()[:3] {
 			server.Hang()
 		}
