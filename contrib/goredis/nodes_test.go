@@ -51,16 +51,7 @@ func TestLocksExcludeThoseOfURLs(t *testing.T) {
 	}
 }
 
-func TestTheDatabaseIsTheClients(t *testing.T) {
-	t.Parallel()
-	o := optionsOf(t, startServers(t, 1)[0])
-	o.DB = 3
-	k := lock(t, on(t, o))
-	assert.Equal(t, k.Value(), newClient(t, o).Get(t.Context(), name).Val())
-	o.DB = 0
-	assert.Equal(t, redis.Nil, newClient(t, o).Get(t.Context(), name).Err())
-}
-
+// TestASocketIsReached, and the database is the client's.
 func TestASocketIsReached(t *testing.T) {
 	t.Parallel()
 	urls := start(t, fleet.Options{Nodes: 1, Arguments: []string{"--port", "0", "--save", ""}})
