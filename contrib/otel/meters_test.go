@@ -73,7 +73,7 @@ func TestALocksLifeIsCounted(t *testing.T) {
 			"redlock.extensions":                                  1,
 			"redlock.releases outcome=confirmed":                  1,
 			"redlock.votes node=node3,op=release,outcome=failed":  1,
-			"redlock.node.errors fault=other,node=node3":   1,
+			"redlock.node.errors fault=other,node=node3":          1,
 			"redlock.votes node=node1,op=release,outcome=granted": 1,
 			"redlock.votes node=node2,op=release,outcome=granted": 1,
 			"redlock.reply.duration node=node1":                   3,
