@@ -16,7 +16,6 @@ var options schedules.Options
 func TestMain(m *testing.M) {
 	flag.Uint64Var(&options.Seed, "seed", 0, "replay the one schedule of this seed, and print its history (with -v)")
 	flag.Uint64Var(&options.Count, "schedules", 0, "how many schedules to try (default 300, 100 with -short)")
-	flag.Uint64Var(&options.From, "from", 0, "the first seed to try (default 1, with -soak a random one)")
 	flag.DurationVar(&options.Soak, "soak", 0, "try schedules for this long, in real time; needs -timeout 0")
 	flag.Parse()
 	if os.Getenv("GOGC") == "" {
@@ -35,7 +34,7 @@ func TestMain(m *testing.M) {
 //   - P5: once all is well again, every waiter gets its lock.
 //   - P6: no key outlives the last attempt by more than a TTL.
 //
-// It also fails if any kind of fault never came while a lock was held. What the core decides is tried in
+// It also fails if any kind of fault never came. What the core decides is tried in
 // redlock/internal/explore. The promises to the nanosecond, one situation each, are in promises_test.go.
 func TestQuorumSchedules(t *testing.T) {
 	t.Parallel()

@@ -273,7 +273,7 @@ func TestOneDamagedRecordStopsNobody(t *testing.T) {
 			}
 			now := time.Duration(time.Now().UnixNano())
 			bad := rec.Record{
-				Run: "node3-run0/0", Generation: "damaged", Nodes: 5, Born: now - 2*year, Forgot: year, Basis: rec.Asked,
+				Run: "node3-run0", Generation: "damaged", Nodes: 5, Born: now - 2*year, Forgot: year, Basis: rec.Asked,
 				Steps: []rec.Step{{TTL: year, Entered: now - 2*year, Used: now}},
 			}
 			w.Servers()[2].Set(rec.Key, bad.String(), year)

@@ -46,27 +46,20 @@ type client struct {
 	*schedule
 	process *sim.Client
 	id      int
-	rate    float64
-	name    string // of the lock that it competes for
 	locker  *redlock.Locker
 	workers []*worker
-	active  map[*hold]bool // guarded by schedule.mu
-	retired atomic.Bool    // died, or closed before the schedule's end
-	dead    atomic.Bool    // set under schedule.mu
+	closed  atomic.Bool // before the schedule's end
 }
 
 func (s *schedule) newClient() *client {
-	c := &client{schedule: s, id: len(s.clients), rate: s.rate(), active: map[*hold]bool{}}
-	c.process = s.world.NewClient(c.rate)
+	c := &client{schedule: s, id: len(s.clients)}
+	c.process = s.world.NewClient(1)
 	for i := range 1 + s.plan.IntN(s.crowd) {
 		c.workers = append(c.workers, &worker{c, s.world.Rand(fmt.Sprint("worker ", c.id, " ", i))})
 	}
-	c.name = []string{"a", "b"}[s.plan.IntN(8)/7] // most compete for one
-	ahead := time.Duration(s.plan.IntN(3)) * (upTo(s.plan, 3*time.Second) - 3*time.Second/2)
-	ttl := longest / time.Duration(1+s.plan.IntN(2))
 	opts := []redlock.LockerOption{
-		redlock.TTL(ttl), redlock.Renew(s.plan.IntN(3) > 0), timetest.Clock(c.process.Clock()),
-		timetest.Wall(func() time.Time { return s.world.Now().Add(ahead) }),
+		redlock.TTL(longest), redlock.MaxTTL(longest), // which servers that have all forgotten cannot tell
+		redlock.Renew(s.plan.IntN(3) > 0), timetest.Clock(c.process.Clock()), timetest.Wall(s.world.Now),
 		// Not from a stream: workers that become ready at the same moment would share it in any order.
 		timetest.Jitter(func(limit time.Duration) time.Duration {
 			dice := rand.New(rand.NewPCG(s.seed<<8+uint64(c.id), uint64(s.world.Now().UnixNano())))
@@ -74,13 +67,7 @@ func (s *schedule) newClient() *client {
 		}),
 	}
 	if s.plan.IntN(2) == 0 { // long enough for slow votes to count
-		opts = append(opts, redlock.NodeTimeout(ttl/2))
-	}
-	if s.plan.IntN(3) == 0 {
-		opts = append(opts, redlock.MaxHold(ttl/2+upTo(s.plan, 2*ttl)))
-	}
-	if !s.long { // servers that are new, or have all forgotten, cannot tell
-		opts = append(opts, redlock.MaxTTL(longest))
+		opts = append(opts, redlock.NodeTimeout(longest/2))
 	}
 	var err error
 	if c.locker, err = redlock.New(c.process.Nodes(), opts...); err != nil {
@@ -90,7 +77,7 @@ func (s *schedule) newClient() *client {
 	return c
 }
 
-// begin notes a new lock. It returns nil if the process has died, which then gets none.
+// begin notes a new lock.
 func (c *client) begin(lock *redlock.Lock, reads bool) *hold {
 	h := &hold{client: c.id, lock: lock, keys: lock.Names(), reads: reads, from: c.elapsed()}
 	for _, name := range h.keys {
@@ -98,7 +85,9 @@ func (c *client) begin(lock *redlock.Lock, reads bool) *hold {
 	}
 	if slot := lock.Permit(); slot > 0 {
 		h.keys = []string{fmt.Sprint(lock.Name(), " permit ", slot)}
-		c.count("permit above the first")
+		if c.count("permit above the first"); slot > c.permits {
+			c.problem("P1: %v, and there are %d", h, c.permits)
+		}
 	}
 	switch {
 	case reads:
@@ -115,19 +104,12 @@ func (c *client) begin(lock *redlock.Lock, reads bool) *hold {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.dead.Load() {
-		return nil
-	}
-	if c.waiting[lock.Name()] > 1 {
-		c.coverage["lock taken from one that waited"]++
-	}
-	c.holds, c.active[h] = append(c.holds, h), true
-	c.holding++
+	c.holds = append(c.holds, h)
 	context.AfterFunc(lock.Context(), func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.stopped(h)
-		if errors.Is(context.Cause(lock.Context()), redlock.ErrLost) && !c.dead.Load() {
+		if errors.Is(context.Cause(lock.Context()), redlock.ErrLost) {
 			c.coverage["lock lost"]++
 		}
 	})
@@ -138,44 +120,37 @@ func (c *client) begin(lock *redlock.Lock, reads bool) *hold {
 func (c *client) stopped(h *hold) {
 	if h.over == 0 {
 		h.over = c.elapsed()
-		c.holding--
 	}
-	delete(c.active, h)
 }
 
 // pauseFor pauses the process for d, or until another pause of it ends.
 func (c *client) pauseFor(d time.Duration) {
+	c.count("process paused")
 	c.process.Pause()
-	c.mu.Lock()
-	for h := range c.active {
+	c.eachHold(func(h *hold) {
 		if h.until == 0 { // nothing can change the deadline until it goes on
-			h.until = c.elapsed() + time.Duration(float64(h.lock.Remaining())/c.rate)
+			h.until = c.elapsed() + h.lock.Remaining()
 		}
-	}
-	c.mu.Unlock()
+	})
 	c.goes(func() {
 		c.world.Sleep(d)
-		c.mu.Lock()
-		for h := range c.active {
+		c.eachHold(func(h *hold) {
 			if c.elapsed() < h.until {
 				h.until = 0
 			}
-		}
-		c.mu.Unlock()
-		if !c.dead.Load() {
-			c.process.Resume()
-		}
+		})
+		c.process.Resume()
 	})
 }
 
-// die ends the process, and all work that it did under locks.
-func (c *client) die() {
-	c.process.Crash()
+// eachHold calls f for all that the process holds.
+func (c *client) eachHold(f func(*hold)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.dead.Store(true)
-	for h := range c.active {
-		c.stopped(h)
+	for _, h := range c.holds {
+		if h.client == c.id && h.over == 0 {
+			f(h)
+		}
 	}
 }
 
@@ -197,8 +172,12 @@ func (w *worker) cycle() {
 		timeout = upTo(w.dice, 5*time.Millisecond) // in the midst of a vote
 	}
 	stop := w.process.Clock().AfterFunc(timeout, cancel)
-	if w.one(12) {
-		w.pauseSoon()
+	if w.one(12) { // while its next requests are under way, and mostly until they have timed out
+		after, d := upTo(w.dice, 5*time.Millisecond), upTo(w.dice, longest*3/2)
+		w.goes(func() {
+			w.world.Sleep(after)
+			w.pauseFor(d)
+		})
 	}
 	reads := w.dice.IntN(8) < w.readers
 	lock, err := w.acquire(ctx, reads)
@@ -209,94 +188,57 @@ func (w *worker) cycle() {
 		w.process.Sleep(upTo(w.dice, 50*time.Millisecond))
 		return
 	}
-	if h := w.begin(lock, reads && len(lock.Names()) == 1); h != nil {
-		w.work(lock)
-		w.finish(h)
-	}
+	h := w.begin(lock, reads && len(lock.Names()) == 1)
+	w.work(lock)
+	w.finish(h)
 }
 
 // acquire asks for a lock of any kind.
 func (w *worker) acquire(ctx context.Context, reads bool) (*redlock.Lock, error) {
-	names, isSet := []string{w.name}, w.dice.IntN(8) < w.sets
-	if isSet {
-		names = []string{"a", "b", "c", "d"}
-		w.dice.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
-		names = names[:2+w.dice.IntN(3)]
-	}
 	var opts []redlock.Option
+	isSet := w.dice.IntN(8) < w.sets
 	if w.dice.IntN(8) < w.fenced && (isSet || !reads) {
 		opts = append(opts, redlock.Fenced())
-	}
-	if w.mixed || w.one(6) {
-		ttl := longest/50 + upTo(w.dice, longest*49/50)
-		opts = append(opts, redlock.TTL(ttl), redlock.NodeTimeout(ttl/2))
 	}
 	if w.dice.IntN(8) < w.fair {
 		opts = append(opts, redlock.Fair())
 	}
-	if w.permits > 0 && !isSet && !reads {
+	switch {
+	case isSet:
+	case reads:
+		opts = append(opts, redlock.Shared())
+	case w.permits > 0:
 		opts = append(opts, redlock.Permits(1+w.dice.IntN(w.permits)))
 	}
-	tries := w.one(6)
-	switch {
-	case isSet && tries:
-		return w.locker.TryAcquireAll(ctx, names, opts...)
-	case reads && !isSet:
-		opts = append(opts, redlock.Shared())
-	case w.long && w.one(8) && !isSet:
-		lock, err := w.locker.TryAcquire(ctx, w.name, append(opts, redlock.TTL(longTTL), redlock.NodeTimeout(longest/2))...)
-		if err == nil {
-			w.count("lock of hours")
-		}
-		return lock, err
+	if w.one(6) {
+		opts = append(opts, redlock.Retries(0))
 	}
-	if tries {
-		return w.locker.TryAcquire(ctx, w.name, opts...)
-	}
-	w.addWaiting(1)
-	defer w.addWaiting(-1)
 	if isSet {
-		return w.locker.AcquireAll(ctx, names, opts...)
+		names := []string{"a", "b", "c", "d"}
+		w.dice.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+		return w.locker.AcquireAll(ctx, names[:2+w.dice.IntN(3)], opts...)
 	}
-	return w.locker.Acquire(ctx, w.name, opts...)
-}
-
-func (w *worker) addWaiting(n int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.waiting[w.name] += n
-}
-
-// pauseSoon pauses the process while its next requests are under way, and mostly until they have timed out.
-func (w *worker) pauseSoon() {
-	after, d := upTo(w.dice, 5*time.Millisecond), upTo(w.dice, longest*3/2)
-	w.goes(func() {
-		w.world.Sleep(after)
-		if !w.dead.Load() {
-			w.faults("process paused")
-			w.pauseFor(d)
-		}
-	})
+	return w.locker.Acquire(ctx, "a", opts...)
 }
 
 // work spends time under the lock, now and then with an extension, and at times with a release in the midst of one.
 func (w *worker) work(lock *redlock.Lock) {
 	spent := upTo(w.dice, longest*[]time.Duration{1, 10, 100, 300}[w.dice.IntN(4)]/100)
 	if w.one(3) {
-		at, pauses := upTo(w.dice, spent), w.one(6)
-		defer w.later(at, func() {
-			if pauses {
-				w.pauseSoon()
-			}
-			lock.Extend(context.Background()) // its result comes to Observe
-		})()
+		extends := upTo(w.dice, spent)
+		releases := extends + upTo(w.dice, 5*time.Millisecond)
+		w.goes(func() {
+			w.process.Sleep(extends)
+			lock.Extend(context.Background())
+		})
 		if w.one(3) {
-			defer w.later(at+upTo(w.dice, 5*time.Millisecond), func() {
+			w.goes(func() {
+				w.process.Sleep(releases)
 				if lock.Valid() {
 					w.count("released during an extension")
 				}
 				lock.Release(context.Background())
-			})()
+			})
 		}
 	}
 	over := make(chan struct{})
@@ -306,17 +248,6 @@ func (w *worker) work(lock *redlock.Lock) {
 	case <-lock.Context().Done():
 	}
 	w.process.Sleep(time.Microsecond) // after a loss, the library's release goes first in every replay
-}
-
-// later runs f after d, unless it is stopped before.
-func (w *worker) later(d time.Duration, f func()) (stop func()) {
-	w.schedule.work.Add(1)
-	timer := w.process.Clock().AfterFunc(d, func() { defer w.schedule.work.Done(); f() })
-	return func() {
-		if timer.Stop() {
-			w.schedule.work.Done()
-		}
-	}
 }
 
 func (w *worker) finish(h *hold) {
@@ -329,7 +260,6 @@ func (w *worker) finish(h *hold) {
 		w.problem("P4: %v\n    was released with %v, and its context ended with %v", h, err, cause)
 	}
 	if w.one(8) {
-		w.count("released twice")
 		if err := lock.Release(context.Background()); err == nil {
 			w.problem("P4: %v\n    could be released twice", h)
 		}

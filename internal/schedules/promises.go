@@ -11,9 +11,6 @@ import (
 // check holds the history to the promises. P3, P4 and P5 were looked at while it was played.
 func (s *schedule) check() {
 	s.problems = append(s.problems, checkHolds(s.holds)...)
-	if s.permits > 1 {
-		s.problems = append(s.problems, s.checkPermits()...)
-	}
 	for _, server := range s.world.Servers() {
 		if left := server.Locks(); len(left) > 0 {
 			s.problem("P6: %v: keys are left a TTL after the last attempt: %v", server, left)
@@ -40,22 +37,6 @@ func checkHolds(all []*hold) (problems []string) {
 			return check.Grant{Token: token(h), Asked: int64(h.from), Granted: int64(h.from)}
 		}) {
 			problems = append(problems, fmt.Sprintf("P2: %v\n    has a token that is %v, after %v", f.Later, f.Fault, f.Earlier))
-		}
-	}
-	return problems
-}
-
-// checkPermits is P1 for permits: at no time are there more holders of a name than permits. It knows no slots.
-func (s *schedule) checkPermits() (problems []string) {
-	of := map[string][]*hold{}
-	for _, h := range s.holds {
-		for _, name := range h.lock.Names() {
-			of[name] = append(of[name], h)
-		}
-	}
-	for name, holds := range of {
-		for _, o := range check.TooMany(holds, (*hold).relied, s.permits) {
-			problems = append(problems, fmt.Sprintf("P1: %v\n    is a holder of %s beside %d others; %d are allowed", o.Later, name, o.Others, s.permits))
 		}
 	}
 	return problems

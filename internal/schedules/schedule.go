@@ -21,23 +21,17 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/internal/sim"
-	"github.com/redquorum/redquorum/redlock"
 )
 
 const (
-	longest = time.Second // TTL of a lock, but for longTTL
-	longTTL = 24 * time.Hour
+	longest = time.Second     // TTL of a lock
 	faulty  = 6 * time.Second // of faults; then all is well again
-
-	// Clocks differ by no more than the drift allowance covers.
-	slowest, fastest = 0.995, 1.005
 )
 
 // A profile is what may happen in a schedule. All of it is inside the promise: delay and loss, pauses, hangs, crashes,
-// any loss of memory that the guard notices on any number of servers, clock rates within the drift allowance, and
-// processes that end. Most schedules have some kinds of faults only, because with all of them no lock would be held.
+// any loss of memory that the guard notices on any number of servers, and Lockers that are closed. Most schedules have
+// some kinds of faults only, because with all of them no lock would be held.
 type profile struct {
-	fresh   bool // the servers are new
 	fenced  int  // of eight locks
 	fair    int  // likewise
 	sets    int  // likewise, of several names
@@ -45,21 +39,17 @@ type profile struct {
 	permits int  // of each name; zero: exclusive locks only
 	crowd   int  // callers of one process at most
 	forgets bool // servers lose memory
-	mixed   bool // each call has another TTL
-	long    bool // some callers ask for locks of hours, which must not make any other caller wait
-	ends    bool // processes die or close their Locker, and others come
+	closes  bool // processes close their Locker, and others come
 	mayFail int  // servers at a time
 }
 
 func newProfile(dice *rand.Rand) profile {
 	p := profile{
-		fresh:   dice.IntN(8) == 0,
 		fenced:  []int{0, 0, 4, 8}[dice.IntN(4)],
 		fair:    []int{0, 0, 2, 8}[dice.IntN(4)],
 		crowd:   []int{1, 2, 4}[dice.IntN(3)],
 		forgets: dice.IntN(2) == 0,
-		mixed:   dice.IntN(3) == 0,
-		ends:    dice.IntN(3) == 0,
+		closes:  dice.IntN(3) == 0,
 		mayFail: []int{0, 1, 2, 2, 5}[dice.IntN(5)],
 	}
 	if dice.IntN(3) == 0 {
@@ -71,7 +61,6 @@ func newProfile(dice *rand.Rand) profile {
 	if p.fair == 0 && dice.IntN(3) == 0 {
 		p.permits = 2 + dice.IntN(4)
 	}
-	p.long = !p.fresh && !p.mixed && !p.forgets && !p.ends && dice.IntN(2) == 0
 	return p
 }
 
@@ -90,32 +79,22 @@ type schedule struct {
 
 	mu       sync.Mutex // guards all that follows; nothing is called under it
 	holds    []*hold
-	holding  int
-	waiting  map[string]int // callers, by lock name
 	problems []string
 	coverage map[string]int
 	steps    []sim.Step
 }
 
 func newSchedule(seed uint64) *schedule {
-	s := &schedule{seed: seed, waiting: map[string]int{}, failing: map[*sim.Server]bool{}, coverage: map[string]int{}}
+	s := &schedule{seed: seed, failing: map[*sim.Server]bool{}, coverage: map[string]int{}}
 	s.world = sim.New(seed, []int{5, 5, 7, 4, 3}[seed%5])
 	s.start = s.world.Now()
 	s.plan = s.world.Rand("plan")
 	s.profile = newProfile(s.plan)
 	s.world.Watch(func(step sim.Step) { s.steps = append(s.steps, step) })
 	for _, server := range s.world.Servers() {
-		server.SetRate(s.rate())
-		if !s.fresh {
-			server.Settle(len(s.world.Servers()), longest/100)
-		}
+		server.Settle(len(s.world.Servers()), longest/100)
 	}
 	return s
-}
-
-// rate draws a clock's rate. It prefers the ends of what is allowed, where the margin is thinnest.
-func (s *schedule) rate() float64 {
-	return []float64{slowest, fastest, slowest + (fastest-slowest)*s.plan.Float64()}[s.plan.IntN(3)]
 }
 
 // run is the schedule: faults, then the recovery, in which each worker gets a last lock.
@@ -149,15 +128,15 @@ func (s *schedule) run() {
 	for _, c := range s.clients {
 		c.locker.Close()
 	}
-	s.world.Sleep(longest * 101 / 100)
+	s.world.Sleep(longest)
 }
 
-// begin lets a client's workers take locks until it retires or the faults are over.
+// begin lets a client's workers take locks until its Locker is closed or the faults are over.
 func (s *schedule) begin(c *client) {
 	for _, w := range c.workers {
 		s.goes(func() {
 			w.process.Sleep(upTo(w.dice, 20*time.Millisecond))
-			for s.elapsed() < faulty && !c.retired.Load() {
+			for s.elapsed() < faulty && !c.closed.Load() {
 				w.cycle()
 			}
 		})
@@ -166,19 +145,10 @@ func (s *schedule) begin(c *client) {
 
 // recover is P5: all is well, and all compete for one lock until each has had it.
 func (s *schedule) recover() {
-	// Quarantines end within a TTL, and the keys that were left behind expire within another. Tokens may be so far ahead
-	// that servers accept the next only two seconds later.
-	timeout := 3*longest + 3*time.Second
-	var opts []redlock.Option
-	if s.fenced > 0 {
-		opts = append(opts, redlock.Fenced())
-	}
-	if s.fair == 8 {
-		opts = append(opts, redlock.Fair())
-	}
+	const timeout = 4 * longest // quarantines end within a TTL, and keys that were left behind expire within another
 	for _, c := range s.clients {
 		for i, w := range c.workers {
-			if c.retired.Load() {
+			if c.closed.Load() {
 				continue
 			}
 			s.goes(func() {
@@ -186,7 +156,7 @@ func (s *schedule) recover() {
 				ctx, cancel := context.WithCancel(context.Background())
 				defer cancel()
 				defer c.process.Clock().AfterFunc(timeout, cancel).Stop()
-				lock, err := c.locker.Acquire(ctx, "a", opts...)
+				lock, err := c.locker.Acquire(ctx, "a")
 				if err != nil {
 					s.problem("P5: client %d, with all servers up: %v", c.id, err)
 					return
@@ -229,15 +199,6 @@ func (s *schedule) count(what string) {
 	s.coverage[what]++
 }
 
-// faults counts a fault if a lock is held.
-func (s *schedule) faults(what string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.holding > 0 {
-		s.coverage[what]++
-	}
-}
-
 // transcript is the history without the values, which are drawn anew in each run.
 func (s *schedule) transcript() (lines []string) {
 	values, drawn := map[string]int{}, map[int]int{}
@@ -252,7 +213,7 @@ func (s *schedule) transcript() (lines []string) {
 			values[step.Value] = 1000*step.Client + drawn[step.Client]
 		}
 		lines = append(lines, fmt.Sprintf("%14.9f client %d node %d %s %s %s value %d %v", step.At.Sub(s.start).Seconds(),
-			step.Client, step.Node, step.Stage, step.Op, s.world.Numbered(step.Key), values[step.Value], step.Outcome))
+			step.Client, step.Node, step.Stage, step.Op, sim.Stem(step.Key), values[step.Value], step.Outcome))
 	}
 	for _, h := range s.holds {
 		lines = append(lines, h.String())

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -13,7 +14,8 @@ type Client struct {
 	world *World
 	id    int
 	rate  float64
-	links []*link
+	nodes []protocol.Node // the first connections
+	links []*link         // all
 
 	dead bool // guarded by World.mu
 
@@ -31,7 +33,7 @@ func (w *World) NewClient(rate float64) *Client {
 	defer w.mu.Unlock()
 	c := &Client{world: w, id: len(w.clients), rate: rate}
 	w.clients = append(w.clients, c)
-	c.connect()
+	c.nodes = c.connect()
 	return c
 }
 
@@ -47,13 +49,7 @@ func (c *Client) connect() (nodes []protocol.Node) {
 }
 
 // Nodes returns the client's first connections, one to each server, for one Locker.
-func (c *Client) Nodes() []protocol.Node {
-	nodes := make([]protocol.Node, len(c.world.servers))
-	for i := range nodes {
-		nodes[i] = c.links[i]
-	}
-	return nodes
-}
+func (c *Client) Nodes() []protocol.Node { return slices.Clone(c.nodes) }
 
 // MoreNodes returns other connections to all servers.
 func (c *Client) MoreNodes() []protocol.Node {
@@ -155,6 +151,7 @@ type timer struct {
 
 	mu      sync.Mutex
 	pending *event // nil if it is not to fire
+	resets  int
 }
 
 func (t *timer) Stop() bool {
@@ -167,9 +164,9 @@ func (t *timer) Reset(d time.Duration) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	was := t.drop()
-	e := &event{at: t.client.moment(d)}
-	e.f = func() { t.client.do(func() { t.fire(e) }) }
-	t.pending = t.client.world.timeline.enter(e)
+	t.resets++
+	of := t.resets
+	t.pending = t.client.world.timeline.at(t.client.moment(d), func() { t.client.do(func() { t.fire(of) }) })
 	return was
 }
 
@@ -182,10 +179,10 @@ func (t *timer) drop() (was bool) {
 	return true
 }
 
-// fire calls the function, unless the timer was stopped or reset since e.
-func (t *timer) fire(e *event) {
+// fire calls the function, unless the timer was stopped or reset since that Reset.
+func (t *timer) fire(of int) {
 	t.mu.Lock()
-	due := t.pending == e
+	due := t.pending != nil && t.resets == of
 	if due {
 		t.pending = nil
 	}

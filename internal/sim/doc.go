@@ -13,12 +13,10 @@
 // A client has one connection to each server. Requests arrive, are run and are answered in the order in which they were
 // submitted; a slow message holds up those behind it. A server that hangs runs what it has received when it goes on. A
 // reply that does not come within [Net.Patience] becomes Unknown. A crash loses what is under way, and the client does
-// not know whether it had been run. Messages are lost one by one, where TCP would lose all that follow, too. A lost
-// request can stray: it was left in a connection that was given up, and is run later than others.
+// not know whether it had been run. Messages are lost one by one, where TCP would lose all that follow, too.
 //
-// A node gives hints (protocol.Watchable) as Redis does by CLIENT TRACKING with REDIRECT, OPTIN and NOLOOP. The first
-// Watch asks for them, by an OpWatch of the key __redis__:invalidate. All watchers get a hint when the answer is there.
-// From then on each OpWatch, and each other request with Watch, is remembered until the next change of its key, or a
+// A node gives hints (protocol.Watchable) as Redis does by CLIENT TRACKING with REDIRECT, OPTIN and NOLOOP, from the
+// first Watch on: each OpWatch, and each other request with Watch, is remembered until the next change of its key, or a
 // crash. The hint of a key that expires comes when a client asks for the key, or within a tenth of a second.
 //
 // Keys end exactly when their TTL has passed. A real server holds them up to a millisecond longer, which is safe.

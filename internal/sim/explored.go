@@ -29,15 +29,13 @@ func (s *Store) Clone() *Store {
 // reply and the hints that other clients get, which are valid until the next call.
 func (s *Store) Run(at time.Duration, client int, req *protocol.Request) (protocol.Reply, []StoreHint) {
 	s.at(at)
-	reply := s.serve(client, req, req.Watch || req.Op == protocol.OpWatch)
-	return reply, s.take()
+	return s.serve(client, req, true), s.take()
 }
 
 // at sets the time, and expires keys.
 func (s *Store) at(at time.Duration) {
 	s.hints, s.moment = s.hints[:0], at
-	now := s.now()
-	s.expire(func(t tracking) bool { return now >= t.expires })
+	s.expire()
 }
 
 func (s *Store) take() []StoreHint {
@@ -77,23 +75,6 @@ func (s *Store) Del(at time.Duration, key string) []StoreHint {
 	s.at(at)
 	s.remove(key)
 	return s.take()
-}
-
-// Settle is Server.Settle at the last moment, as are the methods below.
-func (s *Store) Settle(nodes int, longest time.Duration) { s.mature(nodes, longest) }
-
-// SetRate makes the clock advance by rate seconds a second.
-func (s *Store) SetRate(rate float64) { s.setRate(rate) }
-
-// Step sets the clock ahead by d, or back if d is below zero.
-func (s *Store) Step(d time.Duration) { s.wall.reading += d }
-
-// Set sets a key behind the clients' backs.
-func (s *Store) Set(key, value string, ttl time.Duration) { s.put(key, entry{value: value}, ttl) }
-
-// SetCounter makes key a counter of fencing tokens, for ever.
-func (s *Store) SetCounter(key string, score float64) {
-	s.put(key, entry{wrong: true, score: &score}, protocol.NoTTL)
 }
 
 // Value returns what the key holds, empty for nothing.

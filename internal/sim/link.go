@@ -42,12 +42,10 @@ type counter struct {
 
 // A call is one request of one client to one server.
 type call struct {
-	link    *link
-	req     protocol.Request // a copy: the server may run it after the last reply
-	count   int
-	run     int  // the server's process that it was sent to
-	stray   bool // no reply is sent
-	watches bool // the next change of the key is to be hinted
+	link  *link
+	req   protocol.Request // a copy: the server may run it after the last reply
+	count int
+	run   int // the server's process that it was sent to
 
 	slot int
 	to   protocol.Receiver // nil for the retry of a release
@@ -63,31 +61,28 @@ func (l *link) Submit(req *protocol.Request, slot int, to protocol.Receiver) err
 	l.world().mu.Lock()
 	defer l.world().mu.Unlock()
 	c := &call{link: l, req: *req, slot: slot, to: to, born: l.world().timeline.now()}
-	err := l.submit(c)
-	if err != nil {
+	if err := l.submit(c); err != nil {
 		c.retry()
+		return fmt.Errorf("sim: %s: %w", l, err)
 	}
-	return err
+	return nil
 }
 
 func (l *link) submit(c *call) error {
 	w := l.world()
-	if l.closed {
-		return fmt.Errorf("sim: %s: %w", l, errClosed)
+	switch {
+	case l.closed:
+		return errClosed
+	case l.client.dead:
+		return errDead
 	}
-	if l.client.dead {
-		return fmt.Errorf("sim: %s: %w", l, errDead)
-	}
-	if c.req.Op == protocol.OpQueue {
-		w.number(l.client.id, c.req.Ticket.ID)
-	}
-	k := counter{c.req.Op, w.numbered(c.req.Key)}
+	k := counter{c.req.Op, Stem(c.req.Key)}
 	c.count = l.counts[k] + 1
 	l.counts[k] = c.count
 	w.tell(c, Submitted, 0)
 	switch {
 	case l.server.down && !l.server.deaf:
-		return fmt.Errorf("sim: %s: %w", l, errRefused)
+		return errRefused
 	case l.server.down, len(l.unsent) > 0: // nothing overtakes those that wait
 		l.unsent = append(l.unsent, c)
 		c.limit = w.timeline.after(c.req.Timeout, func() { l.expire(c) })
@@ -102,15 +97,10 @@ func (l *link) submit(c *call) error {
 func (l *link) send(c *call) {
 	w := l.world()
 	c.run = l.server.run
-	c.watches = (c.req.Op == protocol.OpWatch || c.req.Watch) && l.tracked()
 	d, lost := w.travel(c.leg(false))
 	if !lost {
 		l.there = max(w.timeline.now()+d, l.there)
-		w.timeline.enter(&event{at: l.there, f: func() { l.server.arrive(c) }, inner: true})
-	}
-	if d, strays := w.stray(c.leg(false), lost); strays {
-		copied := &call{link: l, req: c.req, count: c.count, run: c.run, stray: true}
-		w.timeline.enter(&event{at: w.timeline.now() + d, f: func() { l.server.arrive(copied) }, inner: true})
+		w.timeline.at(l.there, func() { l.server.arrive(c) })
 	}
 	c.limit = w.timeline.after(w.net.Patience, func() { c.reply(protocol.Reply{Outcome: protocol.Unknown, Err: errSilence}) })
 }
@@ -132,7 +122,7 @@ func (l *link) connected() {
 		w.timeline.drop(c.limit)
 		l.send(c)
 	}
-	l.askForHints()
+	l.pass(everything) // keys that were looked at before are not watched
 }
 
 // expire fails a request that was not sent in time.
@@ -168,18 +158,15 @@ func (l *link) Close() error {
 func (l *link) world() *World { return l.server.world }
 
 func (c *call) leg(reply bool) Leg {
-	return Leg{c.link.client.id, c.link.server.index, c.req.Op, c.req.Key, c.count, reply, c.req.Key == hintsChannel}
+	return Leg{c.link.client.id, c.link.server.index, c.req.Op, c.req.Key, c.count, reply, false}
 }
 
 // answer puts the server's reply on the wire. The World must be locked.
 func (c *call) answer(reply protocol.Reply) {
 	l, w := c.link, c.link.world()
-	if c.stray {
-		return
-	}
 	if d, lost := w.travel(c.leg(true)); !lost {
 		l.back = max(w.timeline.now()+d, l.back)
-		w.timeline.enter(&event{at: l.back, f: func() { c.reply(reply) }, inner: c.to == nil})
+		w.timeline.at(l.back, func() { c.reply(reply) })
 	}
 }
 
@@ -216,10 +203,9 @@ func (c *call) retry() {
 		c.link.undone = append(c.link.undone, c)
 		return
 	}
-	w := c.link.world()
-	w.timeline.enter(&event{at: w.timeline.now() + c.req.Timeout, inner: true, f: func() {
+	c.link.world().timeline.after(c.req.Timeout, func() {
 		c.link.client.do(func() { c.link.server.locked(c.repeat) })
-	}})
+	})
 }
 
 // repeat submits a release once more, unless its key must have expired.

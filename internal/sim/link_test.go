@@ -104,35 +104,3 @@ func TestCloseAnswersWhatIsOpen(t *testing.T) {
 		})
 	})
 }
-
-// TestAStrayIsRunOutOfTurn: once if its request was lost, and a second time if
-// not. No reply to it comes.
-func TestAStrayIsRunOutOfTurn(t *testing.T) {
-	for name, lost := range map[string]bool{"lost": true, "twice": false} {
-		t.Run(name, func(t *testing.T) {
-			ask(t, func(t *testing.T, a *asker) {
-				a.SetNet(sim.Net{Patience: time.Second,
-					Travel: func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
-						return leg, lost && l.Op == protocol.OpAcquire
-					},
-					Stray: func(l sim.Leg, was bool, _ *rand.Rand) (time.Duration, bool) {
-						if l.Op == protocol.OpAcquire {
-							assert.Equal(t, lost, was)
-						}
-						return 5 * leg, l.Op == protocol.OpAcquire
-					}})
-				require.NoError(t, a.submit(protocol.OpAcquire, "a"))
-				require.NoError(t, a.submit(protocol.OpRelease, "a"))
-				time.Sleep(4 * leg)
-				assert.Empty(t, a.server.Keys())
-				time.Sleep(leg + 1)
-				assert.Len(t, a.server.Keys(), 1, "after its release")
-				time.Sleep(2 * time.Second)
-				assert.Len(t, a.got, 2)
-				for range 2 {
-					<-a.got
-				}
-			})
-		})
-	}
-}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/internal/record"
 )
 
 // The operations here do on a Server's keys what the scripts of package pool do.
@@ -188,11 +187,7 @@ func (s *store) admit(req *protocol.Request) protocol.Reply {
 	e, _ := s.lookup(req.Key)
 	found := max(0, s.left(e))
 	run := s.identity()
-	named := run
-	if named == "" {
-		named = record.Unknown
-	}
-	if a.New != "" && e.value == a.Old && named == a.Run {
+	if a.New != "" && e.value == a.Old && run == a.Run {
 		expires := e.expires
 		if a.Life > 0 {
 			expires = s.now() + a.Life
@@ -283,7 +278,7 @@ func (s *store) stand(req *protocol.Request) protocol.Reply {
 		}
 		tickets[i].dropped = now + mine.Life.Truncate(time.Millisecond)
 		slices.SortFunc(tickets, func(a, b ticket) int {
-			return cmp.Or(cmp.Compare(a.arrived, b.arrived), cmp.Compare(s.tickets[a.id], s.tickets[b.id]), cmp.Compare(a.id, b.id))
+			return cmp.Or(cmp.Compare(a.arrived, b.arrived), cmp.Compare(a.id, b.id))
 		})
 		for tickets[0].dropped <= now { // ours is not
 			tickets = tickets[1:]

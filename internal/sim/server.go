@@ -12,12 +12,12 @@ type Server struct {
 	store
 	world *World
 
-	down  bool // no process
-	deaf  bool // while down: connecting is not refused but hangs
-	hung  bool
-	links []*link
-	held  []*call // while hung
-	cycle *event  // the server finds that keys have expired; nil: there are none that it should
+	down    bool // no process
+	deaf    bool // while down: connecting is not refused but hangs
+	hung    bool
+	links   []*link
+	held    []*call // while hung
+	cycling bool    // it is to look for keys that have expired
 }
 
 func (s *Server) String() string { return s.name }
@@ -35,19 +35,15 @@ func (s *Server) locked(do func()) {
 	s.await()
 }
 
-// SetRate makes the server's clock advance by rate seconds a second from now on.
-func (s *Server) SetRate(rate float64) { s.locked(func() { s.setRate(rate) }) }
+// SetRate is that of the store, as are those that look like it.
+func (s *Server) SetRate(rate float64) { s.locked(func() { s.store.SetRate(rate) }) }
 
-// Step sets the server's clock ahead by d, or back if d is below zero.
-func (s *Server) Step(d time.Duration) { s.locked(func() { s.wall.reading += d }) }
+// Step sets the clock ahead by d, or back if d is below zero.
+func (s *Server) Step(d time.Duration) { s.locked(func() { s.store.Step(d) }) }
 
-// Mute makes the server keep its run id to itself, as one whose ACL forbids INFO.
-func (s *Server) Mute() { s.locked(func() { s.mute = true }) }
-
-// Settle gives the server the epoch record of one that has long been in use, by clients with so many nodes
-// and this longest TTL. A new server is in quarantine first.
+// Settle makes the server one that has long been in use.
 func (s *Server) Settle(nodes int, longest time.Duration) {
-	s.locked(func() { s.mature(nodes, longest) })
+	s.locked(func() { s.store.Settle(nodes, longest) })
 }
 
 // Hang stops the server as SIGSTOP does: it receives, and does nothing.
@@ -84,7 +80,7 @@ func (s *Server) crash(deaf bool) {
 }
 
 // Restart starts the server again with all its keys, as after a restart with
-// appendfsync always. A FailOver or a Flush before it makes it forget some.
+// appendfsync always. A Flush before it makes it forget them.
 func (s *Server) Restart() {
 	s.locked(func() {
 		s.down, s.deaf = false, false
@@ -97,14 +93,6 @@ func (s *Server) Restart() {
 // Flush makes the server forget all keys, as FLUSHALL does. With a Crash before
 // it, it is a restart without persistence.
 func (s *Server) Flush() { s.locked(func() { clear(s.keys); s.flushed() }) }
-
-// Save writes the keys to disk.
-func (s *Server) Save() { s.locked(func() { s.saved = maps.Clone(s.keys) }) }
-
-// FailOver makes the server forget all writes since the last Save, as one does that
-// is demoted, takes over the data set of its promoted replica, and is promoted back: its
-// process, its run id and its connections stay. With a Crash before it, it is a restart from an old RDB file.
-func (s *Server) FailOver() { s.locked(func() { s.failOver(); s.flushed() }) }
 
 // Keys returns the living keys and their values.
 func (s *Server) Keys() map[string]string {
@@ -122,7 +110,7 @@ func (s *Server) Locks() map[string]string {
 
 // Set sets a key behind the clients' backs, for ttl or, if that is protocol.NoTTL, for ever.
 func (s *Server) Set(key, value string, ttl time.Duration) {
-	s.locked(func() { s.put(key, entry{value: value}, ttl) })
+	s.locked(func() { s.store.Set(key, value, ttl) })
 }
 
 // SetWrongType makes key hold a value that is not a string, for ever.
@@ -132,7 +120,7 @@ func (s *Server) SetWrongType(key string) {
 
 // SetCounter makes key a counter of fencing tokens, for ever.
 func (s *Server) SetCounter(key string, score float64) {
-	s.locked(func() { s.put(key, entry{wrong: true, score: &score}, protocol.NoTTL) })
+	s.locked(func() { s.store.SetCounter(key, score) })
 }
 
 // Del deletes a key behind the clients' backs.
@@ -155,11 +143,7 @@ func (s *Server) arrive(c *call) {
 
 // receive runs a request, and answers it.
 func (s *Server) receive(c *call) {
-	client := c.link.index
-	if c.stray {
-		client = -1
-	}
-	reply := s.serve(client, &c.req, c.watches && c.link.tracked())
+	reply := s.serve(c.link.index, &c.req, c.link.tracked())
 	s.world.tell(c, Run, reply.Outcome)
 	c.answer(reply)
 }

@@ -154,19 +154,3 @@ func TestAVanishedServerFailsRequestsInTime(t *testing.T) {
 		assert.Equal(t, map[string]string{"x": "late"}, a.server.Keys())
 	})
 }
-
-func TestAServerRemembersWhatItSaved(t *testing.T) {
-	ask(t, func(t *testing.T, a *asker) {
-		a.server.Set("old", "1", time.Minute)
-		a.server.Set("short", "1", time.Second)
-		a.server.Save()
-		a.server.Set("new", "1", time.Minute)
-		time.Sleep(time.Second)
-		a.server.Crash()
-		a.server.FailOver()
-		a.server.Restart()
-		assert.Equal(t, map[string]string{"old": "1"}, a.server.Keys())
-		a.server.Flush()
-		assert.Empty(t, a.server.Keys())
-	})
-}

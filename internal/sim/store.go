@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -18,27 +17,20 @@ type store struct {
 	name  string
 	epoch time.Duration // the moment zero, since 1970
 	keys  map[string]entry
-	saved map[string]entry
 
 	moment time.Duration // true time
 	wall   wall
 
 	run   int // counts the processes; a crash ends one
-	data  int // counts the data sets: see failOver
 	named struct {
-		run, data int
-		text      string // the identity that they make
+		run  int
+		text string // its identity
 	}
-	mute bool // does not tell it
 
 	tracked []tracking
-	hints   []StoreHint       // that are to be given
-	client  int               // whose request is being run; -1: none's, which gets hints of its own change
-	between func()            // called between the steps of a request; nil: nothing happens then
-	tickets map[string]string // their numbers, by which those of one moment are ordered
-
-	// late is how long after a tracked key has expired the server finds that; nil: it is told when to look.
-	late func(key string, expires time.Duration) time.Duration
+	hints   []StoreHint // that are to be given
+	client  int         // whose request is being run; -1: none's, which gets hints of its own change
+	between func()      // called between the steps of a request; nil: nothing happens then
 }
 
 // A tracking has a client get a hint of the next change of a key.
@@ -46,7 +38,6 @@ type tracking struct {
 	key     string
 	client  int
 	expires time.Duration // when the key does; any other change ends the tracking
-	late    time.Duration // is that found
 }
 
 // A StoreHint is one that a server gives to a client.
@@ -93,7 +84,11 @@ func (s *store) now() time.Duration {
 // unix is the time since 1970 by the server's clock.
 func (s *store) unix() time.Duration { return s.epoch + s.now() }
 
-func (s *store) setRate(rate float64) { s.wall = wall{s.now(), s.moment, rate} }
+// SetRate makes the clock advance by rate seconds a second from now on.
+func (s *store) SetRate(rate float64) { s.wall = wall{s.now(), s.moment, rate} }
+
+// Step sets the clock ahead by d, or back if d is below zero.
+func (s *store) Step(d time.Duration) { s.wall.reading += d }
 
 // left is a key's remaining TTL: whole milliseconds, as PTTL tells it, but at least one while the key lives.
 func (s *store) left(e entry) time.Duration {
@@ -131,7 +126,14 @@ func (s *store) write(key string, e entry) {
 	s.changed(key)
 }
 
-// put writes a key for ttl or, if that is protocol.NoTTL, for ever.
+// Set sets a key behind the clients' backs, for ttl or, if that is protocol.NoTTL, for ever.
+func (s *store) Set(key, value string, ttl time.Duration) { s.put(key, entry{value: value}, ttl) }
+
+// SetCounter makes key a counter of fencing tokens, for ever.
+func (s *store) SetCounter(key string, score float64) {
+	s.put(key, entry{wrong: true, score: &score}, protocol.NoTTL)
+}
+
 func (s *store) put(key string, e entry, ttl time.Duration) {
 	e.expires = never
 	if ttl != protocol.NoTTL {
@@ -156,40 +158,28 @@ func (s *store) remove(key string) {
 	}
 }
 
-// failOver forgets all writes since the last save: see Server.FailOver.
-func (s *store) failOver() {
-	s.data++
-	clear(s.keys)
-	maps.Copy(s.keys, s.saved)
-}
-
-// mature writes the record of a server that has long been in use: see Server.Settle.
-func (s *store) mature(nodes int, longest time.Duration) {
+// Settle gives the server the epoch record of one that has long been in use, by clients with so many nodes
+// and this longest TTL. A new server is in quarantine first.
+func (s *store) Settle(nodes int, longest time.Duration) {
 	const life = 1 << 42 * time.Millisecond
-	now, run := s.unix(), s.identity()
-	if run == "" {
-		run = record.Unknown
-	}
+	now := s.unix()
 	settled := record.Record{
-		Run: run, Generation: "settled-" + s.name, Nodes: nodes, Born: now - 1000*time.Hour, Basis: record.Asked,
+		Run: s.identity(), Generation: "settled-" + s.name, Nodes: nodes, Born: now - 1000*time.Hour, Basis: record.Asked,
 		Steps: []record.Step{{TTL: longest, Entered: now - 1000*time.Hour, Used: now}},
 	}
 	s.put(record.Key, entry{value: settled.String()}, life)
 }
 
-// identity names the process and the data set, or nothing if the server is mute.
+// identity names the process.
 func (s *store) identity() string {
-	if s.mute {
-		return ""
-	}
-	if n := &s.named; n.text == "" || n.run != s.run || n.data != s.data {
-		n.run, n.data, n.text = s.run, s.data, s.name+"-run"+strconv.Itoa(s.run)+"/"+strconv.Itoa(s.data)
+	if n := &s.named; n.text == "" || n.run != s.run {
+		n.run, n.text = s.run, s.name+"-run"+strconv.Itoa(s.run)
 	}
 	return s.named.text
 }
 
-// serve runs a client's request, and has it get hints of the next changes of what it has looked at, if it watches.
-func (s *store) serve(client int, req *protocol.Request, watches bool) protocol.Reply {
+// serve runs a client's request. If it watches, a client that is tracked gets hints of the next changes of the keys.
+func (s *store) serve(client int, req *protocol.Request, isTracked bool) protocol.Reply {
 	s.client = client
 	reply := s.both(req)
 	s.client = -1
@@ -198,14 +188,15 @@ func (s *store) serve(client int, req *protocol.Request, watches bool) protocol.
 			reply.Life = max(0, s.left(e))
 		}
 	}
+	if !isTracked || !req.Watch && req.Op != protocol.OpWatch {
+		return reply
+	}
 	looked := []string{req.Key}
-	if watches && req.Op == protocol.OpSlots {
+	if req.Op == protocol.OpSlots {
 		_, looked = s.freeSlots(req)
 	}
 	for _, key := range looked {
-		if watches {
-			s.track(key, client)
-		}
+		s.track(key, client)
 	}
 	return reply
 }
@@ -222,9 +213,6 @@ func (s *store) track(key string, client int) {
 	if e, ok := s.keys[key]; ok {
 		t.expires = e.expires
 	}
-	if s.late != nil && t.expires != never {
-		t.late = s.late(key, t.expires)
-	}
 	s.tracked = append(s.tracked, t)
 }
 
@@ -238,10 +226,10 @@ func (s *store) changed(key string) {
 	})
 }
 
-// expire has the server look at the tracked keys that are due.
-func (s *store) expire(due func(tracking) bool) {
+// expire has the server look at the tracked keys that have expired.
+func (s *store) expire() {
 	for i := len(s.tracked) - 1; i >= 0; i-- {
-		if i < len(s.tracked) && due(s.tracked[i]) {
+		if i < len(s.tracked) && s.now() >= s.tracked[i].expires {
 			s.lookup(s.tracked[i].key) // which ends the tracking
 		}
 	}

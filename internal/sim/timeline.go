@@ -31,15 +31,13 @@ func (l *timeline) now() time.Duration {
 	return time.Since(l.origin)
 }
 
-func (l *timeline) after(d time.Duration, f func()) *event {
-	return l.enter(&event{at: l.now() + d, f: f})
-}
+func (l *timeline) after(d time.Duration, f func()) *event { return l.at(l.now()+d, f) }
 
-func (l *timeline) enter(e *event) *event {
+func (l *timeline) at(t time.Duration, f func()) *event {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.entered++
-	e.order = l.entered
+	e := &event{at: t, order: l.entered, f: f}
 	heap.Push(&l.events, e)
 	if l.events[0] == e && !l.running {
 		l.arm()
@@ -137,7 +135,6 @@ type event struct {
 	at    time.Duration // since the timeline's origin
 	order int           // among those of one time
 	f     func()        // nil if it was dropped
-	inner bool          // has no effect outside of the World, so that no goroutine has to come to rest
 }
 
 // events are a heap, the next first. In a sorted slice ten thousand of them take a minute under the race

@@ -25,8 +25,6 @@ type World struct {
 	net     Net
 	clients []*Client
 	watch   func(Step)
-	tickets map[string]string // their numbers: see numbered
-	drawn   map[int]int       // by client
 
 	fate rand.PCG   // seeded anew for each leg, by way of
 	dice *rand.Rand // which is made once
@@ -35,12 +33,10 @@ type World struct {
 // New returns a World of n servers whose clocks are exact, with a network that
 // takes no time and loses nothing.
 func New(seed uint64, n int) *World {
-	w := &World{seed: seed, net: Fixed(0), timeline: timeline{origin: time.Now()}, tickets: map[string]string{}, drawn: map[int]int{}}
+	w := &World{seed: seed, net: Fixed(0), timeline: timeline{origin: time.Now()}}
 	w.dice = rand.New(&w.fate)
 	for i := range n {
 		s := &Server{store: newStore(i, fmt.Sprintf("node%d", i+1), time.Duration(w.timeline.origin.UnixNano())), world: w}
-		s.tickets = w.tickets
-		s.late = func(key string, expires time.Duration) time.Duration { return w.late(i, key, expires) }
 		w.servers = append(w.servers, s)
 	}
 	return w
@@ -133,11 +129,7 @@ func (w *World) Play(limit time.Duration, script func()) error {
 		if over {
 			return nil
 		}
-		e := w.timeline.step()
-		for e != nil && e.inner {
-			e = w.timeline.step()
-		}
-		switch {
+		switch e := w.timeline.step(); {
 		case e == nil:
 			return errStuck
 		case e.at > limit:
