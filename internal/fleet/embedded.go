@@ -3,7 +3,7 @@ package fleet
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
+	"crypto/sha1"
 	"fmt"
 	"io"
 	"net"
@@ -49,26 +49,23 @@ func (e *embedded) Launch(_ context.Context, i int) (url string, err error) {
 	return "redis://" + Loopback(n.port), err
 }
 
-// start gives the node's data a listener and a new identity.
+// start gives the node's data a listener and a new identity. miniredis is served through a listener
+// of our own, because its Start would answer before the hook is in place, and would not tell which
+// connection a command comes from. Dial starts it without a listener.
 func (n *embeddedNode) start() error {
-	l, err := net.Listen("tcp", Loopback(n.port))
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrPortTaken, err)
-	}
-	// miniredis is served through a listener of our own, because its Start would answer
-	// before the hook is in place, and would not tell which connection a command
-	// comes from. Dial starts it without a listener.
 	c, err := n.data.Dial()
 	if err != nil {
-		l.Close()
 		return err
 	}
 	defer c.Close()
 	// A real server has no scripts cached when it starts; miniredis keeps them.
 	if _, err := proto.NewClient(c).Do("SCRIPT", "FLUSH"); err != nil {
-		l.Close()
-		n.data.Close()
 		return err
+	}
+	l, err := net.Listen("tcp", Loopback(n.port))
+	if err != nil {
+		n.data.Close()
+		return fmt.Errorf("%w: %w", ErrPortTaken, err)
 	}
 	n.run = newRun(n.data.Server(), l)
 	return nil
@@ -117,7 +114,6 @@ func (e *embedded) Close() error {
 // clients connected to it, and the hook before each of their commands.
 type run struct {
 	id       string // the run_id
-	server   *server.Server
 	listener net.Listener
 	accepts  sync.WaitGroup
 	ctx      context.Context // ends with the run
@@ -145,12 +141,12 @@ type client struct {
 
 func (c *client) Read(b []byte) (int, error) { return c.input.Read(b) }
 
-const introduction = "FLEET.CLIENT"
+// introduction is the private command, which no client can guess.
+var introduction = rand.Text()
 
 func newRun(s *server.Server, l net.Listener) *run {
 	r := &run{
-		id:       newRunID(),
-		server:   s,
+		id:       fmt.Sprintf("%x", sha1.Sum([]byte(rand.Text()))), // 40 digits, as a real server's
 		listener: l,
 		open:     make(chan struct{}),
 		clients:  map[int]*client{},
@@ -188,19 +184,12 @@ func (r *run) connected(conn net.Conn) *client {
 	return c
 }
 
-// introduce notes which client the peer serves. It returns false for a command of that name that a
-// client has sent itself.
-func (r *run) introduce(p *server.Peer, args []string) bool {
+// introduce notes that the peer serves the client of that number.
+func (r *run) introduce(p *server.Peer, number string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.peers[p] != nil || len(args) != 1 {
-		return false
-	}
-	id, _ := strconv.Atoi(args[0])
+	id, _ := strconv.Atoi(number)
 	c := r.clients[id]
-	if c == nil {
-		return false
-	}
 	r.peers[p] = c
 	p.OnDisconnect(func() {
 		r.mu.Lock()
@@ -210,19 +199,19 @@ func (r *run) introduce(p *server.Peer, args []string) bool {
 		c.kill()
 		close(c.gone)
 	})
-	return true
 }
 
 // hook runs before each command. It returns true if the command is done and miniredis must not run
 // it.
 func (r *run) hook(p *server.Peer, cmd string, args ...string) bool {
-	if cmd == introduction && r.introduce(p, args) {
-		return true
-	}
 	r.mu.Lock()
 	c, open := r.peers[p], r.open
 	r.mu.Unlock()
-	if c == nil {
+	switch {
+	case c == nil && cmd == introduction:
+		r.introduce(p, args[0])
+		return true
+	case c == nil:
 		// A script's call: it is part of a command that passed already, and holds
 		// miniredis' lock, so it must never wait here.
 		return r.answerScript(p, cmd, args)
@@ -256,13 +245,6 @@ func (r *run) stop() {
 	r.end()
 	r.listener.Close()
 	r.accepts.Wait()
-}
-
-// newRunID returns 40 hexadecimal digits, as a real server's run_id has.
-func newRunID() string {
-	b := make([]byte, 20)
-	rand.Read(b)
-	return hex.EncodeToString(b)
 }
 
 // embeddedVersion is the version that an embedded node reports: old enough to promise no command
@@ -301,20 +283,18 @@ func (r *run) answer(p *server.Peer, c *client, cmd string, args []string) bool 
 
 // answerScript gives those of the answers that scripts may ask for, too.
 func (r *run) answerScript(p *server.Peer, cmd string, args []string) bool {
-	if cmd != "INFO" || len(args) != 1 {
+	switch {
+	case cmd != "INFO" || len(args) != 1:
 		return false
-	}
-	switch strings.ToLower(args[0]) {
-	case "server":
-	case "replication":
+	case strings.EqualFold(args[0], "server"):
+		_, port, _ := strings.Cut(r.listener.Addr().String(), ":")
+		p.WriteBulk(fmt.Sprintf("# Server\r\nredis_version:%s\r\nredis_mode:standalone\r\nprocess_id:%d\r\nrun_id:%s\r\ntcp_port:%s\r\n",
+			embeddedVersion, os.Getpid(), r.id, port))
+	case strings.EqualFold(args[0], "replication"):
 		p.WriteBulk("# Replication\r\nrole:master\r\nconnected_slaves:0\r\nmaster_replid:" + r.id + "\r\n")
-		return true
 	default:
 		return false
 	}
-	_, port, _ := strings.Cut(r.listener.Addr().String(), ":")
-	p.WriteBulk(fmt.Sprintf("# Server\r\nredis_version:%s\r\nredis_mode:standalone\r\nprocess_id:%d\r\nrun_id:%s\r\ntcp_port:%s\r\n",
-		embeddedVersion, os.Getpid(), r.id, port))
 	return true
 }
 
@@ -332,12 +312,11 @@ func (r *run) clientKill(p *server.Peer, by *client, args []string) {
 	}
 	r.mu.Lock()
 	c := r.clients[id]
+	r.mu.Unlock()
 	if c == nil || c == by { // SKIPME is the default
-		r.mu.Unlock()
 		p.WriteInt(0)
 		return
 	}
-	r.mu.Unlock()
 	c.kill()
 	c.Conn.Close()
 	select {

@@ -6,5 +6,4 @@ var (
 	SweepProcesses = sweepProcesses
 	NodeDir        = nodeDir
 	FleetDirPrefix = fleetDirPrefix
-	PidFile        = pidFile
 )

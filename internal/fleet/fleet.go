@@ -95,15 +95,11 @@ func Start(ctx context.Context, kind Kind, opts Options) (Fleet, error) {
 	if err := opts.check(kind); err != nil {
 		return nil, err
 	}
-	d, err := maker.New(ctx, opts)
+	f, err := launch(ctx, kind, maker, opts)
 	if err != nil {
 		return nil, fmt.Errorf("fleet: start %d %s nodes: %w", opts.Nodes, kind, err)
 	}
-	urls, err := launch(ctx, d, opts.Nodes)
-	if err != nil {
-		return nil, fmt.Errorf("fleet: start %d %s nodes: %w", opts.Nodes, kind, err)
-	}
-	return newControlled(kind, d, urls, opts), nil
+	return f, nil
 }
 
 // launchTimeout bounds the start of all nodes. It does not include what a kind does before,
@@ -111,11 +107,15 @@ func Start(ctx context.Context, kind Kind, opts Options) (Fleet, error) {
 const launchTimeout = 2 * time.Minute
 
 // launch starts all nodes at once.
-func launch(ctx context.Context, d Driver, nodes int) ([]string, error) {
+func launch(ctx context.Context, kind Kind, maker DriverMaker, opts Options) (Fleet, error) {
+	d, err := maker.New(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, launchTimeout)
 	defer cancel()
-	urls := make([]string, nodes)
-	err := Parallel(nodes, func(i int) (err error) {
+	urls := make([]string, opts.Nodes)
+	err = Parallel(opts.Nodes, func(i int) (err error) {
 		if urls[i], err = d.Launch(ctx, i); err != nil {
 			return fmt.Errorf("node %d: %w", i, err)
 		}
@@ -124,7 +124,7 @@ func launch(ctx context.Context, d Driver, nodes int) ([]string, error) {
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
-	return urls, nil
+	return newControlled(kind, d, urls, opts), nil
 }
 
 // A DriverMaker makes the driver of one kind.
@@ -181,16 +181,14 @@ const addrsTimeout = 3 * time.Second
 
 // addrs drives servers that run already, and that others may need. So each is asked
 // once whether it is there, and is left alone otherwise.
-type addrs struct{ urls []string }
+type addrs []string
 
-func newAddrs(_ context.Context, opts Options) (Driver, error) {
-	return addrs{append([]string(nil), opts.URLs...)}, nil
-}
+func newAddrs(_ context.Context, opts Options) (Driver, error) { return addrs(opts.URLs), nil }
 
 func (a addrs) Launch(ctx context.Context, i int) (url string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, addrsTimeout)
 	defer cancel()
-	return a.urls[i], AwaitReady(ctx, a.urls[i], nil)
+	return a[i], AwaitReady(ctx, a[i], nil)
 }
 
 // Kill is the first thing that a Restart does, too, so Start is not reached.

@@ -9,15 +9,15 @@ import (
 
 // Pause stops the process: its kernel goes on accepting connections, and bytes until the
 // sockets' buffers are full.
-func (c *children) Pause(_ context.Context, i int) error {
-	p := c.Process(i)
-	if err := p.Signal(syscall.SIGSTOP); err != nil {
+func (p *process) Pause(_ context.Context, i int) error {
+	server := p.nodes[i].cmd.Process
+	if err := server.Signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
-	return awaitStop(p.Pid)
+	return awaitStop(server.Pid)
 }
 
 // Resume lets it go on.
-func (c *children) Resume(_ context.Context, i int) error {
-	return c.Process(i).Signal(syscall.SIGCONT)
+func (p *process) Resume(_ context.Context, i int) error {
+	return p.nodes[i].cmd.Process.Signal(syscall.SIGCONT)
 }

@@ -2,14 +2,18 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gomodule/redigo/redis"
 )
 
 // ServerEnv names the environment variable that says which server kind Process
@@ -36,12 +40,18 @@ func Server() (string, error) {
 	return "", fmt.Errorf("none of %s is on PATH; please install one", strings.Join(servers, ", "))
 }
 
-// process drives redis-server processes.
+// process drives redis-server processes, below a directory that goes with them.
 type process struct {
-	*children
 	program string
 	opts    Options
-	ports   []int // by node; 0: not yet
+	dir     string
+	nodes   []child
+}
+
+type child struct {
+	port int           // 0: not yet
+	cmd  *exec.Cmd     // nil: none yet
+	done chan struct{} // closed when cmd has been waited for
 }
 
 func newProcess(_ context.Context, opts Options) (Driver, error) {
@@ -49,31 +59,35 @@ func newProcess(_ context.Context, opts Options) (Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := newChildren(opts.Nodes)
+	sweepProcesses()
+	dir, err := os.MkdirTemp("", fleetDirPrefix+Owner()+"_*")
 	if err != nil {
 		return nil, err
 	}
-	return &process{children: c, program: program, opts: opts, ports: make([]int, opts.Nodes)}, nil
+	return &process{program: program, opts: opts, dir: dir, nodes: make([]child, opts.Nodes)}, nil
 }
 
 func (p *process) Launch(ctx context.Context, i int) (url string, err error) {
 	err = p.opts.OnPort(i, func(port int) error {
-		p.ports[i] = port
+		p.nodes[i].port = port
 		return p.Start(ctx, i, Lost)
 	})
 	return p.url(i), err
 }
 
+// nodeDir returns the directory of node i.
+func (p *process) nodeDir(i int) string { return nodeDir(p.dir, p.nodes[i].port) }
+
 // url returns where node i answers.
 func (p *process) url(i int) string {
 	if p.opts.Arguments != nil {
-		return "unix://" + filepath.Join(nodeDir(p.Dir(), p.ports[i]), "socket")
+		return "unix://" + filepath.Join(p.nodeDir(i), "socket")
 	}
-	return "redis://" + Loopback(p.ports[i])
+	return "redis://" + Loopback(p.nodes[i].port)
 }
 
 func (p *process) Start(ctx context.Context, i int, m Memory) error {
-	dir := nodeDir(p.Dir(), p.ports[i])
+	n, dir := &p.nodes[i], p.nodeDir(i)
 	if m == Lost {
 		if err := os.RemoveAll(dir); err != nil {
 			return err
@@ -82,15 +96,25 @@ func (p *process) Start(ctx context.Context, i int, m Memory) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	args, err := p.args(i, dir)
+	args, err := p.args(i)
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(p.program, args...)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), p.opts.Env...)
-	if err := p.Run(i, cmd); err != nil {
+	// Each run has a log of its own, because an earlier run's errors must not explain this one's end.
+	log, err := os.Create(filepath.Join(dir, logFile))
+	if err != nil {
 		return err
 	}
+	defer log.Close() // the server has its own copy
+	cmd := exec.Command(p.program, args...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), p.opts.Env...)
+	cmd.Stdout, cmd.Stderr = log, log
+	tie(cmd)
+	done, err := spawn(cmd)
+	if err != nil {
+		return err
+	}
+	n.cmd, n.done = cmd, done
 	if err := p.awaitReady(ctx, i); err != nil {
 		p.Kill(ctx, i)
 		return err
@@ -98,16 +122,18 @@ func (p *process) Start(ctx context.Context, i int, m Memory) error {
 	return nil
 }
 
+const logFile = "log"
+
 // args returns the command line of node i.
-func (p *process) args(i int, dir string) ([]string, error) {
+func (p *process) args(i int) ([]string, error) {
+	dir := p.nodeDir(i)
 	if p.opts.Arguments != nil {
 		return append(slices.Clone(p.opts.Arguments), "--unixsocket", filepath.Join(dir, "socket")), nil
 	}
 	args := []string{
 		"--bind", "127.0.0.1",
-		"--port", strconv.Itoa(p.ports[i]),
+		"--port", strconv.Itoa(p.nodes[i].port),
 		"--dir", dir,
-		"--pidfile", filepath.Join(dir, pidFile),
 		"--daemonize", "no",
 	}
 	switch p.opts.Mode {
@@ -120,10 +146,28 @@ func (p *process) args(i int, dir string) ([]string, error) {
 	return append(args, p.opts.ServerArgs(i)...), nil
 }
 
+// spawn starts a process, and returns a channel that is closed when it has ended. Its thread stays with
+// it, because on Linux it dies with the thread that forked it, and the Go runtime ends threads at will.
+func spawn(cmd *exec.Cmd) (done chan struct{}, err error) {
+	started, done := make(chan error), make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			cmd.Wait() // how it ended is in the log, and asked for only if unexpected
+		}
+	}()
+	return done, <-started
+}
+
 // awaitReady waits for this process's PONG, and checks whose it is, because another server that has
-// the port would answer just as well, until ours gives up. A socket is no other's, and is only waited for.
+// the port would answer just as well, until ours gives up. A socket is no other's, and is only
+// waited for.
 func (p *process) awaitReady(ctx context.Context, i int) error {
-	ended := func() error { return p.Ended(i) }
+	ended := func() error { return p.ended(i) }
 	if p.opts.Arguments != nil {
 		return await(ctx, ended, func(ctx context.Context) error {
 			c, err := new(net.Dialer).DialContext(ctx, "unix", strings.TrimPrefix(p.url(i), "unix://"))
@@ -141,18 +185,49 @@ func (p *process) awaitReady(ctx context.Context, i int) error {
 		return err
 	}
 	defer c.Close()
-	pid, err := serverPID(ctx, c)
-	if err == nil && pid != p.Process(i).Pid {
-		err = fmt.Errorf("%w: another Redis server answers on %s", ErrPortTaken, Loopback(p.ports[i]))
+	info, err := redis.String(redis.DoContext(c, ctx, "INFO", "server"))
+	if err == nil && !strings.Contains(info, fmt.Sprintf("\nprocess_id:%d\r", p.nodes[i].cmd.Process.Pid)) {
+		err = fmt.Errorf("%w: another Redis server answers on %s", ErrPortTaken, Loopback(p.nodes[i].port))
 	}
 	return err
 }
 
+// ended returns nil while the process of node i runs, and then how it ended. The error matches
+// ErrPortTaken if the log says so.
+func (p *process) ended(i int) error {
+	n := p.nodes[i]
+	select {
+	case <-n.done:
+	default:
+		return nil
+	}
+	log, _ := os.ReadFile(filepath.Join(n.cmd.Dir, logFile))
+	lines := strings.Split(strings.TrimSpace(string(log)), "\n")
+	err := fmt.Errorf("%s ended: %s; the end of its log:\n%s",
+		filepath.Base(n.cmd.Path), n.cmd.ProcessState, strings.Join(lines[max(0, len(lines)-5):], "\n"))
+	if strings.Contains(string(log), "ddress already in use") {
+		return fmt.Errorf("%w: %w", ErrPortTaken, err)
+	}
+	return err
+}
+
+// Kill ends the process of node i, if it runs, and returns when it has ended.
+func (p *process) Kill(_ context.Context, i int) error {
+	n := p.nodes[i]
+	if n.cmd == nil {
+		return nil
+	}
+	if err := n.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	<-n.done
+	return nil
+}
+
 func (p *process) Close() error {
-	defer func() {
-		for _, port := range p.ports {
-			ReleasePort(port)
-		}
-	}()
-	return p.children.Close()
+	err := Parallel(len(p.nodes), func(i int) error {
+		defer ReleasePort(p.nodes[i].port)
+		return p.Kill(context.Background(), i)
+	})
+	return errors.Join(err, os.RemoveAll(p.dir))
 }

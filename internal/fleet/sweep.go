@@ -50,16 +50,11 @@ func alive(pid int) bool {
 // A fleet's directory has its owner in its name, so that there is no moment at which it exists
 // without an owner, and a node's directory has the port.
 //
-//	$TMPDIR/redquorum-fleet_<owner>_<random>/node-<port>/{pid,log,appendonlydir}
+//	$TMPDIR/redquorum-fleet_<owner>_<random>/node-<port>/{log,appendonlydir}
 const (
 	fleetDirPrefix = "redquorum-fleet_"
 	nodeDirPrefix  = "node-"
-	pidFile        = "pid"
 )
-
-func makeFleetDir() (string, error) {
-	return os.MkdirTemp("", fleetDirPrefix+Owner()+"_*")
-}
 
 func nodeDir(fleetDir string, port int) string {
 	return filepath.Join(fleetDir, nodeDirPrefix+strconv.Itoa(port))
@@ -83,13 +78,12 @@ func sweepProcesses() {
 	}
 }
 
-// sweepServer ends the server of a node's directory, if there is one: on the directory's port, with
-// the pid that it wrote there. Either could be another's by now. On Linux there is none, because
-// servers die with their owner; elsewhere one that does not answer, because it is paused, is left.
+// sweepServer ends the server of a node's directory, if it runs: the one on the directory's port,
+// unless it is another's by now, which writes elsewhere. On Linux there is none, because servers die
+// with their owner; elsewhere one that does not answer, because it is paused, is left.
 func sweepServer(dir string) {
-	wrote, err := os.ReadFile(filepath.Join(dir, pidFile))
-	port, notPort := strconv.Atoi(strings.TrimPrefix(filepath.Base(dir), nodeDirPrefix))
-	if err != nil || notPort != nil {
+	port, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(dir), nodeDirPrefix))
+	if err != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), tryTimeout)
@@ -99,24 +93,8 @@ func sweepServer(dir string) {
 		return
 	}
 	defer c.Close()
-	if pid, err := serverPID(ctx, c); err == nil && strconv.Itoa(pid) == strings.TrimSpace(string(wrote)) {
-		p, err := os.FindProcess(pid)
-		if err != nil {
-			return
-		}
-		defer p.Release()
-		p.Kill()
-		c.Receive() // fails when the server has ended, and does not write to the directory any more
+	dir, _ = filepath.EvalSymlinks(dir) // as a server tells its own
+	if setting, _ := redis.Strings(c.Do("CONFIG", "GET", "dir")); len(setting) == 2 && setting[1] == dir {
+		c.Do("SHUTDOWN", "NOSAVE") // has no answer: it fails when the server has ended
 	}
-}
-
-// serverPID returns the process id of the server that answers.
-func serverPID(ctx context.Context, c redis.Conn) (int, error) {
-	info, err := redis.String(redis.DoContext(c, ctx, "INFO", "server"))
-	if err != nil {
-		return 0, err
-	}
-	_, after, _ := strings.Cut(info, "\r\nprocess_id:")
-	text, _, _ := strings.Cut(after, "\r\n")
-	return strconv.Atoi(text)
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ory/dockertest/v3"
 	"github.com/ory/dockertest/v3/docker"
@@ -119,19 +120,14 @@ func TestSweepEndsLeftoverServersOnly(t *testing.T) {
 	leftover := orphan(t, inDirOf(dead))
 	foreign := orphan(t, inDirOf(onAnotherHost(dead)))
 	living := orphan(t, inDirOf(fleet.Owner()))
-	// Servers of no fleet, of which one has a dead server's pid, and one its port.
-	samePid, samePort := orphan(t, filepath.Join(tmp, "foreign")), orphan(t, filepath.Join(tmp, "foreign"))
-	for port, pid := range map[int]int{5: samePid.cmd.Process.Pid, samePort.port: samePid.cmd.Process.Pid} {
-		stale := fleet.NodeDir(inDirOf(dead), port)
-		require.NoError(t, os.MkdirAll(stale, 0o700))
-		require.NoError(t, os.WriteFile(filepath.Join(stale, fleet.PidFile), []byte(strconv.Itoa(pid)), 0o600))
-	}
+	samePort := orphan(t, filepath.Join(tmp, "foreign")) // of no fleet, on a dead server's port
+	require.NoError(t, os.MkdirAll(fleet.NodeDir(inDirOf(dead), samePort.port), 0o700))
 
 	fleet.SweepProcesses()
 
 	leftover.ended(t)
 	assert.NoDirExists(t, inDirOf(dead))
-	for name, o := range map[string]*orphanServer{"foreign": foreign, "living": living, "same pid": samePid, "same port": samePort} {
+	for name, o := range map[string]*orphanServer{"foreign": foreign, "living": living, "same port": samePort} {
 		o.runs(t, name)
 	}
 }
@@ -159,34 +155,24 @@ func orphan(t *testing.T, dir string) *orphanServer {
 	o := &orphanServer{port: freePorts(t, 1)[0], done: make(chan struct{})}
 	dir = fleet.NodeDir(dir, o.port)
 	require.NoError(t, os.MkdirAll(dir, 0o700))
-	pidFile := filepath.Join(dir, fleet.PidFile)
 	program, err := fleet.Server()
 	require.NoError(t, err)
-	o.cmd = exec.Command(program, "--bind", "127.0.0.1", "--port", strconv.Itoa(o.port), "--dir", dir, "--pidfile", pidFile)
+	o.cmd = exec.Command(program, "--bind", "127.0.0.1", "--port", strconv.Itoa(o.port), "--dir", dir)
 	o.cmd.Dir = dir
 	require.NoError(t, o.cmd.Start())
 	go func() { defer close(o.done); o.cmd.Wait() }()
 	t.Cleanup(func() { o.cmd.Process.Kill(); <-o.done })
 	require.NoError(t, fleet.AwaitReady(t.Context(), "redis://"+fleet.Loopback(o.port), nil))
-	require.Eventually(t, func() bool { return len(readFile(pidFile)) > 0 }, longEnough, tick)
 	return o
-}
-
-func readFile(path string) []byte {
-	text, _ := os.ReadFile(path)
-	return text
 }
 
 func (o *orphanServer) ended(t *testing.T) {
 	t.Helper()
-	require.Eventually(t, func() bool {
-		select {
-		case <-o.done:
-			return true
-		default:
-			return false
-		}
-	}, longEnough, tick, "the leftover server must have been ended")
+	select {
+	case <-o.done:
+	case <-time.After(longEnough):
+		require.Fail(t, "the leftover server must have been ended")
+	}
 }
 
 func (o *orphanServer) runs(t *testing.T, name string) {
