@@ -45,7 +45,7 @@ func TestEveryKindOfLockOnAClusterOfOneShard(t *testing.T) {
 	l := open(t, urls, redlock.MemoryGuard(true), redlock.TTL(2*time.Second), redlock.NodeTimeout(time.Second))
 	other := open(t, urls, redlock.MemoryGuard(true), redlock.TTL(2*time.Second), redlock.NodeTimeout(time.Second))
 	for what, opts := range map[string][]redlock.Option{
-		"exclusive": nil, "fenced": {redlock.Fenced()}, "fair": {redlock.Fair()}, "fair and fenced": {redlock.Fair(), redlock.Fenced()},
+		"exclusive": nil, "readers": {redlock.Shared()}, "fenced": {redlock.Fenced()}, "fair": {redlock.Fair()}, "fair and fenced": {redlock.Fair(), redlock.Fenced()},
 		"permits": {redlock.Permits(3)}, "weights": {redlock.Permits(3), redlock.Weight(2)}, "fenced permits": {redlock.Permits(3), redlock.Fenced()},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -66,17 +66,6 @@ func TestEveryKindOfLockOnAClusterOfOneShard(t *testing.T) {
 			all.Wait()
 		})
 	}
-	t.Run("readers", func(t *testing.T) {
-		t.Parallel()
-		r1, err := l.Acquire(t.Context(), "a book", redlock.Shared())
-		require.NoError(t, err)
-		r2, err := other.Acquire(t.Context(), "a book", redlock.Shared())
-		require.NoError(t, err)
-		_, err = other.TryAcquire(t.Context(), "a book")
-		require.ErrorIs(t, err, redlock.ErrHeld)
-		require.NoError(t, r1.Release(t.Context()))
-		require.NoError(t, r2.Release(t.Context()))
-	})
 	t.Run("a set", func(t *testing.T) {
 		t.Parallel()
 		names := []string{"one", "two", "three", "four"}

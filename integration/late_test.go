@@ -11,8 +11,6 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/need"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/relay"
 	"github.com/redquorum/redquorum/pool"
@@ -96,24 +94,6 @@ func TestASetThatAHungNodeRunsLateIsReleased(t *testing.T) {
 			s.settle(t)
 		}
 	})
-}
-
-// The client's system goes on sending the bytes that it has accepted, on the connection
-// that the client has given up.
-func TestASetThatALostConnectionDeliversLateIsReleased(t *testing.T) {
-	t.Parallel()
-	r := take(t, fleet.Docker)
-	rounds := 2
-	if need.Containers() {
-		rounds = 6
-	}
-	for n := range rounds {
-		s := newStaller(t, r, n%nodes)
-		r.fail(t, disconnected, s.node)
-		s.lose(t, n, func() {})
-		r.heal(t)
-		s.settle(t)
-	}
 }
 
 // The network lets the new connection overtake the requests on the old one, so that the SET comes

@@ -98,17 +98,10 @@ func TestManyLocksAreLostInTime(t *testing.T) {
 // holdMany takes locks of many names.
 func holdMany(t *testing.T, locker *redlock.Locker, count int) []*redlock.Lock {
 	t.Helper()
-	const workers = 64
-	locks, errs := make([]*redlock.Lock, count), make([]error, workers)
-	var all sync.WaitGroup
-	for w := range workers {
-		all.Go(func() {
-			for i := w; i < count && errs[w] == nil; i += workers {
-				locks[i], errs[w] = locker.Acquire(context.Background(), fmt.Sprint("many ", i))
-			}
-		})
-	}
-	all.Wait()
+	locks, errs := make([]*redlock.Lock, count), make([]error, count)
+	share(64, count, func(i int) {
+		locks[i], errs[i] = locker.Acquire(context.Background(), fmt.Sprint("many ", i))
+	})
 	require.NoError(t, errors.Join(errs...))
 	return locks
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redquorum/redquorum/internal/check"
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/measure"
@@ -252,17 +251,14 @@ var buildCommand = sync.OnceValue(func() (err error) {
 func operate(t *testing.T, r *rig, heading string, procedure func(*testing.T, *operator)) {
 	t.Helper()
 	require.NoError(t, buildCommand())
-	o := &operator{r: r, section: sections(t)[heading], third: 2, began: time.Now(), holds: map[string][]check.Hold{}}
+	o := &operator{r: r, section: sections(t)[heading], third: 2, history: newHistory()}
 	o.env = append(os.Environ(), "PATH="+commandDir+":"+os.Getenv("PATH"), "REDLOCK_CONFIG=/dev/null",
 		"REDLOCK_MAX_TTL="+operatedTTL.String(), "REDLOCK_DIAL_TIMEOUT=10s", "REDLOCK_NODE_TIMEOUT=5s")
 	o.run(t, "export REDLOCK_NODES=redis://10.0.0.1:6379,redis://10.0.0.2:6379,redis://10.0.0.3:6379")
 	o.run(t, "redlock reset --yes")
 	procedure(t, o)
 	o.stop(t)
-	for name, holds := range o.holds {
-		assert.Empty(t, check.Overlaps(holds, func(h check.Hold) check.Hold { return h }), name)
-	}
-	assert.NotEmpty(t, o.holds)
+	o.judge(t)
 }
 
 // blocks returns the fenced blocks of a language.
@@ -297,11 +293,8 @@ type operator struct {
 
 	newServers bool // the procedure brings servers that are in quarantine at first, or a group of them
 
-	began   time.Time
+	*history
 	clients []*operated // at work
-
-	mu    sync.Mutex
-	holds map[string][]check.Hold
 }
 
 // steps are what the page's commands for other machines and its words to people come to here.
@@ -451,16 +444,6 @@ func (o *operator) replace(t *testing.T, i int) {
 	delete(o.r.broken, i)
 }
 
-// A caller takes a lock again and again.
-type caller struct {
-	name   string
-	locker *redlock.Locker
-	holds  time.Duration
-
-	mu    sync.Mutex
-	turns int
-}
-
 // An operated client is one that works while the operator does.
 type operated struct {
 	cancel  context.CancelFunc
@@ -502,12 +485,12 @@ func (o *operator) client(t *testing.T) *operated {
 		return false
 	})
 	client.locker = o.open(t, guarding(operatedTTL, redlock.Observe(judge)))
-	for _, c := range []*caller{{name: "orders"}, {name: "invoices"}, {name: "leader", holds: longTTL}} {
-		c.locker = client.locker
+	for _, c := range []*caller{{names: []string{"orders"}}, {names: []string{"invoices"}}, {names: []string{"leader"}, holds: longTTL}} {
+		c.history, c.locker = o.history, client.locker
 		if c.holds == 0 {
 			client.callers = append(client.callers, c)
 		}
-		client.ended.Go(func() { o.call(ctx, c) })
+		client.ended.Go(func() { c.work(ctx) })
 	}
 	return client
 }
@@ -540,47 +523,6 @@ func voteless(err error) (n int) {
 	return n
 }
 
-func (o *operator) call(ctx context.Context, c *caller) {
-	for ctx.Err() == nil {
-		lock, err := c.locker.Acquire(ctx, c.name)
-		if err != nil { // an outage is told at once
-			wait(ctx, tick)
-			continue
-		}
-		o.hold(ctx, c, lock)
-		lock.Release(context.Background())
-		wait(ctx, tick)
-	}
-}
-
-// hold works under the lock, and notes for how long its context let it.
-func (o *operator) hold(ctx context.Context, c *caller, lock *redlock.Lock) {
-	c.mu.Lock()
-	c.turns++
-	c.mu.Unlock()
-	from, until := time.Since(o.began), time.Duration(0)
-	for work := c.holds; ; work -= tick {
-		// A caller that a busy machine runs late has stopped at the deadline that it knew of.
-		now := time.Since(o.began)
-		until = max(until, now+lock.Remaining())
-		wait(lock.Context(), tick)
-		if work <= 0 || ctx.Err() != nil || lock.Context().Err() != nil {
-			break
-		}
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.holds[c.name] = append(o.holds[c.name], check.Hold{From: int64(from), Until: int64(min(until, time.Since(o.began)))})
-}
-
-// wait waits for so long, or until the context ends.
-func wait(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-}
-
 // goOn waits until each caller that is at work has had a lock again.
 func (o *operator) goOn(t *testing.T) {
 	t.Helper()
@@ -589,14 +531,10 @@ func (o *operator) goOn(t *testing.T) {
 		callers = append(callers, client.callers...)
 	}
 	for _, c := range callers {
-		c.mu.Lock()
-		before := c.turns
-		c.mu.Unlock()
+		before := c.turns.Load()
 		poll(t, longTTL, func() error {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			if c.turns == before {
-				return fmt.Errorf("nobody gets %q", c.name)
+			if c.turns.Load() == before {
+				return fmt.Errorf("nobody gets %q", c.names)
 			}
 			return nil
 		})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -61,22 +60,14 @@ func TestADownMinorityCostsNoTime(t *testing.T) {
 // long each took.
 func cycles(t *testing.T, locker *redlock.Locker, name string) []time.Duration {
 	t.Helper()
-	const callers, each = 4, 50
-	took := make([]time.Duration, callers*each)
-	var wg sync.WaitGroup
-	for c := range callers {
-		wg.Go(func() {
-			for i := range each {
-				began := time.Now()
-				lock, err := locker.Acquire(context.Background(), fmt.Sprintf("%s, caller %d", name, c))
-				if !assert.NoError(t, err) || !assert.NoError(t, lock.Release(context.Background())) {
-					return
-				}
-				took[c*each+i] = time.Since(began)
-			}
-		})
-	}
-	wg.Wait()
+	took := make([]time.Duration, 200)
+	share(4, len(took), func(i int) {
+		began := time.Now()
+		lock, err := locker.Acquire(context.Background(), fmt.Sprintf("%s, caller %d", name, i%4))
+		if assert.NoError(t, err) && assert.NoError(t, lock.Release(context.Background())) {
+			took[i] = time.Since(began)
+		}
+	})
 	if t.Failed() {
 		t.FailNow()
 	}

@@ -10,10 +10,8 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redquorum/redquorum/internal/check"
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/need"
 	"github.com/redquorum/redquorum/redlock"
@@ -47,50 +45,16 @@ func TestSentinelFailsAMajorityOver(t *testing.T) {
 		require.NoError(t, err)
 	}
 
-	began := time.Now()
 	ctx, cancel := context.WithCancel(t.Context())
-	var mu sync.Mutex
-	var holds []check.Hold
-	work := func(l *redlock.Locker) {
-		for ctx.Err() == nil {
-			lock, err := l.Acquire(ctx, "x")
-			if err != nil { // an outage is told at once
-				wait(ctx, tick)
-				continue
-			}
-			from := time.Since(began)
-			deadline := from + lock.Remaining() // by which a caller that a busy machine runs late has stopped
-			wait(lock.Context(), tick)
-			until := min(deadline, time.Since(began))
-			mu.Lock()
-			holds = append(holds, check.Hold{From: int64(from), Until: int64(until)})
-			mu.Unlock()
-			lock.Release(context.Background())
-		}
-	}
+	h := newHistory()
 	var clients sync.WaitGroup
 	for range 2 {
-		l := open(t, urls, guarding(ttl)...)
-		clients.Go(func() { work(l) })
+		c := caller{history: h, locker: open(t, urls, guarding(ttl)...), names: []string{"x"}}
+		clients.Go(func() { c.work(ctx) })
 	}
 	defer clients.Wait()
 	defer cancel()
-	worked := func() int {
-		mu.Lock()
-		defer mu.Unlock()
-		return len(holds)
-	}
-	goesOn := func() {
-		t.Helper()
-		before := worked()
-		poll(t, failAfter, func() error {
-			if worked() < before+10 {
-				return errors.New("no lock is granted")
-			}
-			return nil
-		})
-	}
-	goesOn()
+	h.goesOn(t, 10)
 
 	for i := range 2 {
 		poll(t, failAfter, func() error { // once it knows the standby
@@ -111,10 +75,10 @@ func TestSentinelFailsAMajorityOver(t *testing.T) {
 			return err
 		})
 	}
-	goesOn()
+	h.goesOn(t, 10)
 	cancel()
 	clients.Wait()
-	assert.Empty(t, check.Overlaps(holds, func(h check.Hold) check.Hold { return h }))
+	h.judge(t)
 	for i := range 2 {
 		poll(t, failAfter, func() error {
 			info, err := redis.String(r.do(i, "INFO", "replication"))
@@ -124,7 +88,6 @@ func TestSentinelFailsAMajorityOver(t *testing.T) {
 			return err
 		})
 	}
-	t.Log(len(holds), "locks")
 }
 
 // TestGroupsOfServersThatFailOver: a client founds a map, and takes sets before and after a failover of
