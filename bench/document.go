@@ -24,14 +24,13 @@ import (
 //	go -C bench run . --nodes process --scenario steady
 //
 // as an indented line of code, makes the table that follows it, if one does, and the pictures that
-// the file shows under the names that the command gives them. The line that begins with "Measured: "
+// the file shows under the names that the command gives them, unless an earlier command has. The line that begins with "Measured: "
 // says with what code, when and where. So figures and commands cannot part.
 type document struct {
 	path     string
 	lines    []string
 	commands []documented
-	pictures map[string]string // path from the document's folder, by name of the file
-	drawn    map[string]bool   // by name of the file
+	pictures map[string]string // those to draw: path from the document's folder, by name of the file
 }
 
 // A documented command is the text of one, and its options.
@@ -54,7 +53,7 @@ func openDocument(path string) (*document, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--document: %w", err)
 	}
-	d := &document{path: path, lines: strings.Split(string(text), "\n"), pictures: map[string]string{}, drawn: map[string]bool{}}
+	d := &document{path: path, lines: strings.Split(string(text), "\n"), pictures: map[string]string{}}
 	for i, line := range d.lines {
 		for _, picture := range shownPicture.FindAllString(line, -1) {
 			d.pictures[filepath.Base(picture)] = picture
@@ -100,24 +99,15 @@ func (d *document) measure(ctx context.Context, stdout, stderr io.Writer) ([]str
 		fmt.Fprintf(stdout, "\n%s\n\n", c.text)
 		run, err := c.measure(ctx, stderr)
 		if err == nil {
-			err = c.show(stdout, run)
-		}
-		if err == nil {
-			err = d.take(c, run)
-		}
-		if err == nil {
-			err = d.write(measuredLine(commit, began, run.Machine))
+			found = append(found, doubleHolders(run)...)
+			err = errors.Join(c.show(stdout, run), d.take(c, run), d.write(measuredLine(commit, began, run.Machine)))
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", strings.TrimSpace(c.text), err))
-			continue
 		}
-		found = append(found, doubleHolders(run)...)
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.pictures)) {
-		if len(errs) == 0 && !d.drawn[name] {
-			errs = append(errs, fmt.Errorf("%s shows %s, which none of its commands draws", d.path, d.pictures[name]))
-		}
+		errs = append(errs, fmt.Errorf("%s shows %s, which none of its commands has drawn", d.path, d.pictures[name]))
 	}
 	return found, errors.Join(errs...)
 }
@@ -139,7 +129,7 @@ func (d *document) take(c documented, run record.Run) error {
 	}
 	for _, p := range report.SVGs(run) {
 		if shown, ok := d.pictures[p.Name]; ok {
-			d.drawn[p.Name] = true
+			delete(d.pictures, p.Name)
 			if err := os.WriteFile(filepath.Join(filepath.Dir(d.path), filepath.FromSlash(shown)), p.SVG, 0o644); err != nil {
 				return err
 			}

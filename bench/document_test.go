@@ -34,7 +34,7 @@ func TestADocumentGetsWhatItsCommandsMeasure(t *testing.T) {
 	require.Len(t, files, 1, "only what is shown")
 	svg, err := os.ReadFile(filepath.Join(dir, "quick-throughput.svg"))
 	require.NoError(t, err)
-	assert.Contains(t, string(svg), "prefers-color-scheme:dark")
+	assert.Contains(t, string(svg), "names own", "of the first command that draws it")
 }
 
 func TestADocumentIsCheckedBeforeAnythingIsMeasured(t *testing.T) {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/bench/internal/fault"
-	"github.com/redquorum/redquorum/bench/internal/load"
 	"github.com/redquorum/redquorum/bench/internal/record"
 	"github.com/redquorum/redquorum/bench/internal/subject"
 	"github.com/redquorum/redquorum/internal/fleet"
@@ -37,6 +36,7 @@ type options struct {
 
 	// Made of the above by settle.
 	kind    fleet.Kind
+	memory  fleet.Memory // of nodes after a restart
 	specs   []subject.Spec
 	planned fault.Fault
 }
@@ -116,17 +116,14 @@ func parse(args []string) (*options, error) {
 	}
 	var o options
 	f = o.flags()
-	for _, line := range s.lines {
-		if err := f.Set(line.flag, line.value); err != nil {
-			return nil, fmt.Errorf("scenario %s: line %d: %s %s: %w", s.name, line.number,
-				line.flag, line.value, err)
-		}
+	if err := s.set(f); err != nil {
+		return nil, err
 	}
 	o.sweeps.inherited = true
 	if err := f.Parse(args); err != nil { // it was parsed before
 		return nil, err
 	}
-	o.scenario, o.about = s.name, s.about
+	o.about = s.about()
 	return &o, o.settle()
 }
 
@@ -137,22 +134,15 @@ func (o *options) settle() error {
 	if o.specs, err = subject.Find(strings.Split(o.subjects, ",")); err != nil {
 		return fmt.Errorf("--subjects: %w", err)
 	}
-	if o.rounds < 1 || l.Duration <= 0 || l.Warmup < 0 || l.Nodes < 1 {
+	switch {
+	case o.rounds < 1 || l.Duration <= 0 || l.Warmup < 0 || l.Nodes < 1:
 		return errors.New("--rounds, --duration and --n must be above zero, --warmup not below it")
-	}
-	if !(l.Rate >= 0) || math.IsInf(l.Rate, 1) || l.Hold < 0 || l.Held < 0 || l.Patience < 0 {
+	case !(l.Rate >= 0) || math.IsInf(l.Rate, 1) || l.Hold < 0 || l.Held < 0 || l.Patience < 0:
 		return errors.New("--rate must be a number, and neither it nor --hold, --held or --patience below zero")
-	}
-	if l.TTL < 10*time.Millisecond {
+	case l.TTL < 10*time.Millisecond:
 		return fmt.Errorf("--ttl %v is too short: at least 10ms", l.TTL)
-	}
-	if err := load.CheckNames(l.Names); err != nil {
-		return fmt.Errorf("--names: %w", err)
-	}
-	if l.Length != 0 {
-		if err := load.CheckLength(l.Length); err != nil {
-			return fmt.Errorf("--length: %w", err)
-		}
+	case l.Names != "own" && l.Names != "single":
+		return fmt.Errorf("--names %q: must be own (each caller its own) or single (one for all)", l.Names)
 	}
 	if o.fault != "" {
 		if o.planned, err = fault.Parse(o.fault); err != nil {
@@ -166,16 +156,21 @@ func (o *options) settle() error {
 		if err := o.planned.Fits(p.Nodes, p.Duration); err != nil {
 			return fmt.Errorf("--fault: %w", err)
 		}
-		if p.Processes < 1 || p.Callers < p.Processes {
+		switch {
+		case p.Length != 0 && (p.Length < 16 || p.Length > 64<<10): // shorter names could not be told apart
+			return fmt.Errorf("--length %d: must be 16 to 65536 bytes", p.Length)
+		case p.Processes < 1 || p.Callers < p.Processes:
 			return fmt.Errorf("--callers %d, --processes %d: every process needs a caller", p.Callers, p.Processes)
-		}
-		if p.Held > 0 && (p.Rate > 0 || p.Hold > 0) {
+		case p.Held > 0 && (p.Rate > 0 || p.Hold > 0):
 			return errors.New("--held locks are held all the time, so there are no cycles: leave out --rate and --hold")
 		}
-		for _, s := range o.specs {
-			if err := fits(s, p, o.fault != ""); err != nil {
-				return err
-			}
+	}
+	for _, s := range o.specs {
+		switch {
+		case l.Held > 0 && !s.Renews:
+			return fmt.Errorf("%s does not renew locks by itself, so it cannot hold any: leave it out of --subjects", s.Name)
+		case s.Drive != nil && (o.fault != "" || l.Names != "own" || l.Length > 0 || o.sweeps.has("length") || l.Rate > 0 || l.Held > 0 || l.Hold > 0):
+			return fmt.Errorf("%s is cycles without a library: it knows neither faults nor shared names, --length, --rate, --hold or --held; leave it out of --subjects", s.Name)
 		}
 	}
 	return nil
@@ -190,6 +185,9 @@ func (o *options) settleNodes() error {
 		if o.durable && o.kind == fleet.Embedded {
 			return errors.New("--durable is for --nodes process and docker: embedded nodes have no disk")
 		}
+		if !o.durable && o.kind != fleet.Embedded {
+			o.memory = fleet.Lost
+		}
 		return nil
 	}
 	o.kind = fleet.Addrs
@@ -201,17 +199,6 @@ func (o *options) settleNodes() error {
 }
 
 func (o *options) urls() []string { return strings.Split(o.nodes, ",") }
-
-// fits returns an error if a subject cannot run a load.
-func fits(s subject.Spec, l record.Load, faults bool) error {
-	if l.Held > 0 && !s.Renews {
-		return fmt.Errorf("%s does not renew locks by itself, so it cannot hold any: leave it out of --subjects", s.Name)
-	}
-	if s.Drive != nil && (faults || l.Names != "own" || l.Length > 0 || l.Rate > 0 || l.Held > 0 || l.Hold > 0) {
-		return fmt.Errorf("%s is cycles without a library: it knows neither faults nor shared names, --length, --rate, --hold or --held; leave it out of --subjects", s.Name)
-	}
-	return nil
-}
 
 // hide takes all that could be the user and password of a URL out of what was typed, which may be
 // no URL.

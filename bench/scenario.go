@@ -3,6 +3,7 @@ package main
 import (
 	"embed"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"io/fs"
@@ -17,18 +18,8 @@ import (
 //go:embed scenarios/*.txt
 var scenarios embed.FS
 
-// A scenario is a file with a flag and its value a line. Its first comment says in a sentence what
-// it shows.
-type scenario struct {
-	name  string
-	about string
-	lines []line
-}
-
-type line struct {
-	number      int
-	flag, value string
-}
+// A scenario is a file with a flag and its value a line.
+type scenario struct{ name, text string }
 
 // loadScenario reads one of those that come along, or a file.
 func loadScenario(name string) (scenario, error) {
@@ -42,30 +33,38 @@ func loadScenario(name string) (scenario, error) {
 	if err != nil {
 		return scenario{}, err
 	}
-	return parseScenario(name, string(text))
+	return scenario{name, string(text)}, nil
 }
 
-func parseScenario(name, text string) (scenario, error) {
-	s := scenario{name: name}
-	for i, raw := range strings.Split(text, "\n") {
+// about is the first comment, which says in a sentence what the scenario shows.
+func (s scenario) about() string {
+	_, comment, _ := strings.Cut(s.text, "#")
+	comment, _, _ = strings.Cut(comment, "\n")
+	return strings.TrimSpace(comment)
+}
+
+// set sets the flags.
+func (s scenario) set(flags *flag.FlagSet) error {
+	for i, raw := range strings.Split(s.text, "\n") {
 		raw = strings.TrimSpace(raw)
-		if comment, ok := strings.CutPrefix(raw, "#"); ok || raw == "" {
-			if s.about == "" {
-				s.about = strings.TrimSpace(comment)
-			}
+		if raw == "" || raw[0] == '#' {
 			continue
 		}
-		flag, value, ok := strings.Cut(raw, " ")
-		if !ok || strings.HasPrefix(flag, "-") {
-			return scenario{}, fmt.Errorf("scenario %s: line %d: %q: must be a flag without its dashes, a space and a value, such as: callers 64", name, i+1, hide(raw))
+		name, value, ok := strings.Cut(raw, " ")
+		var err error
+		switch {
+		case !ok || name[0] == '-':
+			err = errors.New("must be a flag without its dashes, a space and a value, such as: callers 64")
+		case name == "scenario" || name == "list" || name == "document":
+			err = errors.New("for the command line only")
+		default:
+			err = flags.Set(name, strings.TrimSpace(value))
 		}
-		if flag == "scenario" || flag == "list" || flag == "document" {
-			return scenario{}, fmt.Errorf("scenario %s: line %d: %s is for the command line only",
-				name, i+1, flag)
+		if err != nil {
+			return fmt.Errorf("scenario %s: line %d: %q: %w", s.name, i+1, hide(raw), err)
 		}
-		s.lines = append(s.lines, line{i + 1, flag, strings.TrimSpace(value)})
 	}
-	return s, nil
+	return nil
 }
 
 func scenarioNames() []string {
@@ -82,7 +81,7 @@ func list(out io.Writer) {
 	fmt.Fprintln(w, "Scenarios (--scenario):")
 	for _, name := range scenarioNames() {
 		if s, err := loadScenario(name); err == nil { // a test reads them all
-			fmt.Fprintf(w, "  %s\t%s\n", name, s.about)
+			fmt.Fprintf(w, "  %s\t%s\n", name, s.about())
 		}
 	}
 	fmt.Fprintln(w, "\nSubjects (--subjects):")

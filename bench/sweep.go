@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/redquorum/redquorum/bench/internal/load"
 	"github.com/redquorum/redquorum/bench/internal/record"
 )
 
@@ -41,11 +40,6 @@ func (s *sweeps) Set(text string) error {
 		var n int
 		if _, err := fmt.Sscanf(v+"\n", "%d\n", &n); err != nil || n < 1 {
 			return fmt.Errorf("%q: %q is not a number above zero", text, v)
-		}
-		if key == "length" {
-			if err := load.CheckLength(n); err != nil {
-				return fmt.Errorf("%q: %w", text, err)
-			}
 		}
 		one.values = append(one.values, n)
 	}

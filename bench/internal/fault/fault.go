@@ -19,12 +19,6 @@ import (
 	"github.com/redquorum/redquorum/internal/fleet"
 )
 
-// Kinds of faults.
-const (
-	kill  = "kill"
-	pause = "pause"
-)
-
 // A Fault is as Parse has read it. The zero Fault is none.
 type Fault struct {
 	kind      string
@@ -36,7 +30,7 @@ type Fault struct {
 func Parse(s string) (Fault, error) {
 	wrong := fmt.Errorf("fault %q: must be such as: kill 2 at 5s for 5s, or pause, with times of 1ms or more", s)
 	words := strings.Fields(s)
-	if len(words) != 6 || words[0] != kill && words[0] != pause || words[2] != "at" || words[4] != "for" {
+	if len(words) != 6 || words[0] != "kill" && words[0] != "pause" || words[2] != "at" || words[4] != "for" {
 		return Fault{}, wrong
 	}
 	count, countErr := strconv.Atoi(words[1])
@@ -70,7 +64,7 @@ func (f Fault) Play(ctx context.Context, start time.Time, nodes fleet.Fleet, mem
 		return nil, nil
 	}
 	inject, heal := nodes.Pause, nodes.Resume
-	if f.kind == kill {
+	if f.kind == "kill" {
 		inject = nodes.Kill
 		heal = func(ctx context.Context, i int) error { return nodes.Restart(ctx, i, memory) }
 	}

@@ -49,10 +49,10 @@ func serve(in io.Reader, out io.Writer) error {
 	}
 	begin := make(chan int64, 1)
 	go func() {
-		var b beginning
-		if lines.Decode(&b) == nil {
-			begin <- b.Begin
-			_ = lines.Decode(&b) // no more is written: this returns when the parent closes stdin
+		var nanos int64
+		if lines.Decode(&nanos) == nil {
+			begin <- nanos
+			_ = lines.Decode(&nanos) // no more is written: this returns when the parent closes stdin
 		}
 		cancel(errors.New("told to stop"))
 		time.AfterFunc(stopLimit, func() { os.Exit(1) })
@@ -83,20 +83,14 @@ func (c *client) send(m message) error {
 }
 
 // find is a variable for the tests' own subjects.
-var find = func(name string) (subject.Spec, error) {
-	specs, err := subject.Find([]string{name})
-	if err != nil {
-		return subject.Spec{}, err
-	}
-	return specs[0], nil
-}
+var find = subject.Find
 
 func (c *client) run(ctx context.Context) (message, error) {
-	spec, err := find(c.job.Subject)
+	specs, err := find([]string{c.job.Subject})
 	if err != nil {
 		return message{}, err
 	}
-	mine := c.job.share(c.job.Load.Callers)
+	spec, mine := specs[0], c.job.share(c.job.Load.Callers)
 	cfg := subject.Config{TTL: c.job.Load.TTL, Callers: mine.end - mine.first}
 	switch {
 	case spec.Drive != nil:
@@ -136,16 +130,8 @@ func (c *client) open(ctx context.Context, spec subject.Spec, cfg subject.Config
 		}
 		return nil, nil, fmt.Errorf("%s: %w", spec.Name, err)
 	}
-	return client, func() {
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			_ = client.Close() // of connections whose servers may be gone
-		}()
-		select {
-		case <-done:
-		case <-time.After(connectLimit / 10):
-		}
+	return client, func() { // ctx has ended by then, and servers may be gone
+		start(1, func(int) { _ = client.Close() }).wait(ctx, cancel)
 	}, nil
 }
 

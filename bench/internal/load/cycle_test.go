@@ -16,27 +16,21 @@ import (
 
 // trial plays callers in virtual time, which begins when the test does. A rate of zero is the
 // closed loop.
-func trial(t *testing.T, f *fake, l record.Load, change ...func(*callers)) record.Trial {
+func trial(t *testing.T, f *fake, l record.Load) record.Trial {
 	t.Helper()
-	l.Names, l.Processes = "own", 1
-	cs := callers{client: f, n: l.Callers, clock: newClock(), rec: newRecorder(time.Now(), l, endpoint.NewScrubber(nil))}
-	cs.names = newNames("fake", l, part{0, l.Callers})
-	for _, c := range change {
-		c(&cs)
-	}
-	var schedule *openLoop
-	stuck := cs.run(t.Context(), func(ctx context.Context) pace {
-		if l.Rate == 0 {
-			return closedLoop{ctx, cs.rec.end}
-		}
-		schedule = newOpenLoop(ctx, cs.rec.start, l, 0)
-		schedule.wait = virtually
-		return schedule
-	})
-	if schedule != nil {
-		cs.rec.notBegun(schedule.notBegun())
-	}
-	return *cs.rec.close(metered{}, stuck).Trial
+	got, _ := recorded(t, f, l)
+	return *got.Trial
+}
+
+// recorded is trial with what the clients tell of holds.
+func recorded(t *testing.T, f *fake, l record.Load) (message, *recorder) {
+	l.Processes = 1
+	cs := callers{client: f, load: l, names: Job{Load: l}.names(part{0, l.Callers}), clock: newClock(), rec: newRecorder(time.Now(), l, endpoint.NewScrubber(nil))}
+	p := newPace(cs.rec.start, l, 0)
+	p.wait = virtually
+	stuck := cs.run(t.Context(), p)
+	cs.rec.notBegun(p.notBegun())
+	return cs.rec.close(metered{}, stuck), cs.rec
 }
 
 // virtually waits by timers, which a bubble has its own of.
@@ -137,13 +131,13 @@ func TestACallerThatDoesNotComeBackIsLeft(t *testing.T) {
 func TestALimitEndsTheWaitingOnly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		impatient := func(cs *callers) { cs.waitFor = 300 * time.Millisecond }
-		got := trial(t, takes(time.Hour), record.Load{Callers: 1, Duration: time.Second}, impatient)
+		l := record.Load{Callers: 1, Duration: time.Second, Patience: 300 * time.Millisecond}
+		got := trial(t, takes(time.Hour), l)
 		assert.Equal(t, map[string]int64{record.OK: 0, record.Failed: 3, record.UnderWay: 1}, got.Outcomes)
 		assert.Equal(t, map[string]int64{context.DeadlineExceeded.Error(): 3}, got.Errors)
 
-		held := func(cs *callers) { impatient(cs); cs.holdFor = 350 * time.Millisecond }
-		got = trial(t, &fake{}, record.Load{Callers: 1, Duration: time.Second}, held)
+		l.Hold = 350 * time.Millisecond
+		got = trial(t, &fake{}, l)
 		assert.Equal(t, map[string]int64{record.OK: 2, record.Failed: 0, record.UnderWay: 1}, got.Outcomes)
 	})
 }
@@ -151,7 +145,7 @@ func TestALimitEndsTheWaitingOnly(t *testing.T) {
 func TestTheHoldIsNoPartOfTheCycle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		got := trial(t, takes(10*time.Millisecond), record.Load{Callers: 1, Duration: time.Second}, func(cs *callers) { cs.holdFor = 80 * time.Millisecond })
+		got := trial(t, takes(10*time.Millisecond), record.Load{Callers: 1, Duration: time.Second, Hold: 80 * time.Millisecond})
 		assert.EqualValues(t, 9, got.Cycles)
 		assert.InDelta(t, 10*time.Millisecond, got.Acquire.At(1), 1e5)
 	})
@@ -163,11 +157,7 @@ func TestHoldsEndWithTheValidity(t *testing.T) {
 		for valid, want := range map[time.Duration]time.Duration{time.Hour: 300 * time.Millisecond, -100 * time.Millisecond: 200 * time.Millisecond} {
 			f := takes(200 * time.Millisecond)
 			f.valid = valid
-			var rec *recorder
-			trial(t, f, record.Load{Callers: 1, Duration: 600 * time.Millisecond}, func(cs *callers) {
-				cs.holdFor, rec = 300*time.Millisecond, cs.rec
-				cs.names = newNames("fake", record.Load{Names: "single"}, part{0, 1})
-			})
+			_, rec := recorded(t, f, record.Load{Callers: 1, Names: "single", Duration: 600 * time.Millisecond, Hold: 300 * time.Millisecond})
 			require.Len(t, rec.holds, 1)
 			h := rec.holds[0]
 			assert.Equal(t, want, time.Duration(h.Until-h.From))
@@ -178,8 +168,8 @@ func TestHoldsEndWithTheValidity(t *testing.T) {
 
 // alone is a caller of the fake on that kind of names, ready for a cycle.
 func alone(t testing.TB, names string) *caller {
-	cs := callers{client: &fake{}, n: 1, clock: newClock(), rec: newRecorder(time.Now(), record.Load{Duration: time.Minute}, endpoint.NewScrubber(nil))}
-	cs.names = newNames("fake", record.Load{Names: names}, part{0, 1})
+	l := record.Load{Callers: 1, Names: names, Duration: time.Minute}
+	cs := callers{client: &fake{}, load: l, names: []string{"fake"}, clock: newClock(), rec: newRecorder(time.Now(), l, endpoint.NewScrubber(nil))}
 	cs.asking, cs.releasing = t.Context(), t.Context()
 	return cs.caller(0)
 }

@@ -18,9 +18,18 @@ func (c *client) driveTrial(ctx context.Context, spec subject.Spec, cfg subject.
 	defer cancel(nil)
 	running, stop := context.WithCancel(ctx)
 	defer stop()
-	d := &driven{begun: make(chan struct{})}
+	var rec atomic.Pointer[recorder]
+	var first sync.Once
+	begun := make(chan struct{})
 	call := start(1, func(int) {
-		err := spec.Drive(running, c.job.URLs, cfg, d)
+		err := spec.Drive(running, c.job.URLs, cfg, func(caller int, began time.Time, acquire, release time.Duration) {
+			first.Do(func() { close(begun) })
+			if rec := rec.Load(); rec != nil && !began.Before(rec.start) {
+				acquired := began.Add(acquire)
+				rec.acquired(acquired, acquire)
+				rec.ended(caller, acquired.Add(release), nil)
+			}
+		})
 		if running.Err() == nil && err == nil {
 			err = errors.New("it ended by itself")
 		}
@@ -30,7 +39,7 @@ func (c *client) driveTrial(ctx context.Context, spec subject.Spec, cfg subject.
 	})
 
 	select {
-	case <-d.begun:
+	case <-begun:
 	case <-time.After(connectLimit):
 		return message{}, fmt.Errorf("%s: there was no cycle within %v", spec.Name, connectLimit)
 	case <-ctx.Done():
@@ -41,33 +50,12 @@ func (c *client) driveTrial(ctx context.Context, spec subject.Spec, cfg subject.
 	if err != nil {
 		return message{}, err
 	}
-	rec := newRecorder(start, c.job.Load, c.scrub)
-	d.rec.Store(rec)
-	measured, err := c.measure(ctx, rec.start, rec.end, func() {
-		waitUntil(ctx, rec.end)
+	measured := newRecorder(start, c.job.Load, c.scrub)
+	rec.Store(measured)
+	used, err := c.measure(ctx, start, measured.end, func() {
+		waitUntil(ctx, measured.end)
 		stop()
 		call.wait(running, stop)
 	})
-	return rec.close(measured, 0), err
-}
-
-// driven is where such a subject reports to.
-type driven struct {
-	once  sync.Once
-	begun chan struct{} // closed after the first cycle
-	rec   atomic.Pointer[recorder]
-}
-
-func (d *driven) Cycle(caller int, began time.Time, acquire, release time.Duration) {
-	rec := d.rec.Load()
-	if rec == nil {
-		d.once.Do(func() { close(d.begun) })
-		return
-	}
-	if began.Before(rec.start) {
-		return
-	}
-	acquired := began.Add(acquire)
-	rec.acquired(acquired, acquire)
-	rec.ended(caller, acquired.Add(release), nil)
+	return measured.close(used, 0), err
 }

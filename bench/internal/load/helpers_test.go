@@ -95,15 +95,15 @@ var fakes = map[string]subject.Spec{
 	"renewing": {Renews: true, Open: func(context.Context, []string, subject.Config) (subject.Client, error) {
 		return &forgetful{}, nil
 	}},
-	"driving": {Drive: func(ctx context.Context, _ []string, _ subject.Config, d subject.Driven) error {
+	"driving": {Drive: func(ctx context.Context, _ []string, _ subject.Config, cycled subject.Cycled) error {
 		for ctx.Err() == nil {
 			began := time.Now()
 			_ = sleep(ctx, time.Millisecond)
-			d.Cycle(0, began, time.Since(began), 0)
+			cycled(0, began, time.Since(began), 0)
 		}
 		return nil
 	}},
-	"driven out": {Drive: func(context.Context, []string, subject.Config, subject.Driven) error {
+	"driven out": {Drive: func(context.Context, []string, subject.Config, subject.Cycled) error {
 		return errors.New("a wrong answer")
 	}},
 }
@@ -122,12 +122,12 @@ func (f *forgetful) Acquire(_ context.Context, name string) (subject.Lock, error
 // TestMain is the client process too, as the main of the benchmark is.
 func TestMain(m *testing.M) {
 	library := find
-	find = func(name string) (subject.Spec, error) {
-		if spec, ok := fakes[name]; ok {
-			spec.Name = name
-			return spec, nil
+	find = func(names []string) ([]subject.Spec, error) {
+		if spec, ok := fakes[names[0]]; ok {
+			spec.Name = names[0]
+			return []subject.Spec{spec}, nil
 		}
-		return library(name)
+		return library(names)
 	}
 	if IsClient() {
 		os.Exit(Main())

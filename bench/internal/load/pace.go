@@ -9,33 +9,16 @@ import (
 )
 
 // A pace says when the callers of a process begin their cycles.
-type pace interface {
-	// next returns, when a caller shall begin a cycle, the moment from which its time counts; false
-	// when there is nothing to begin any more. Callers share it.
-	next() (from time.Time, ok bool)
-}
-
-// A closedLoop is the loop in which a caller begins anew as soon as it is done: when the servers
-// are slow, so is the asking.
-type closedLoop struct {
-	ctx context.Context
-	end time.Time
-}
-
-func (p closedLoop) next() (time.Time, bool) {
-	now := time.Now()
-	return now, now.Before(p.end) && p.ctx.Err() == nil
-}
-
-// An openLoop is the loop in which cycles are begun by a schedule, however slow the servers are.
-// Where all callers are busy the next cycle waits for one, and its time counts from when it was
-// due: to leave that waiting out is coordinated omission.
+//
+// Without a rate it is a closed loop, in which a caller begins anew as soon as it is done: when the
+// servers are slow, so is the asking. With one it is an open loop, in which cycles are begun by a
+// schedule, however slow the servers are. Where all callers are busy the next cycle waits for one,
+// and its time counts from when it was due: to leave that waiting out is coordinated omission.
 // https://www.scylladb.com/2021/04/22/on-coordinated-omission/
-type openLoop struct {
-	ctx   context.Context
+type pace struct {
 	start time.Time
 	end   time.Time
-	every time.Duration                              // between two cycles of this process
+	every time.Duration                              // between two cycles of this process; zero: closed loop
 	total int                                        // cycles that are due before the end
 	wait  func(ctx context.Context, until time.Time) // returns early if ctx ends
 
@@ -45,17 +28,20 @@ type openLoop struct {
 	begun int
 }
 
-// newOpenLoop is a process's part of the schedule of all: with three processes, each third cycle.
-func newOpenLoop(ctx context.Context, start time.Time, l record.Load, process int) *openLoop {
+// newPace is a process's part of the schedule of all: with three processes, each third cycle.
+func newPace(start time.Time, l record.Load, process int) *pace {
+	p := &pace{start: start, end: start.Add(l.Duration), wait: waitUntil}
+	if l.Rate == 0 {
+		return p
+	}
 	between := float64(time.Second) / l.Rate
 	offset := time.Duration(between * float64(process))
-	every := time.Duration(between * float64(l.Processes))
-	o := &openLoop{ctx: ctx, start: start.Add(offset), end: start.Add(l.Duration),
-		every: max(every, 1), wait: waitUntil}
+	p.start = start.Add(offset)
+	p.every = max(time.Duration(between*float64(l.Processes)), 1)
 	if l.Duration > offset {
-		o.total = int((l.Duration - offset + o.every - 1) / o.every)
+		p.total = int((l.Duration - offset + p.every - 1) / p.every)
 	}
-	return o
+	return p
 }
 
 // lateness is how late a timer may be without the library being the reason. It is not counted if a
@@ -63,31 +49,37 @@ func newOpenLoop(ctx context.Context, start time.Time, l record.Load, process in
 // may have caused.
 const lateness = time.Millisecond
 
-func (o *openLoop) next() (time.Time, bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.begun == o.total {
+// next returns, when a caller shall begin a cycle, the moment from which its time counts; false when
+// there is nothing to begin any more. Callers share it.
+func (p *pace) next(ctx context.Context) (from time.Time, ok bool) {
+	if p.every == 0 {
+		now := time.Now()
+		return now, now.Before(p.end) && ctx.Err() == nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.begun == p.total {
 		return time.Time{}, false
 	}
-	due := o.start.Add(time.Duration(o.begun) * o.every)
+	due := p.start.Add(time.Duration(p.begun) * p.every)
 	from, now := due, time.Now()
 	if now.Before(due) {
-		o.wait(o.ctx, due)
+		p.wait(ctx, due)
 		now = time.Now()
 		if now.Sub(due) <= lateness {
 			from = now
 		}
 	}
-	if !now.Before(o.end) || o.ctx.Err() != nil {
+	if !now.Before(p.end) || ctx.Err() != nil {
 		return time.Time{}, false
 	}
-	o.begun++
+	p.begun++
 	return from, true
 }
 
 // notBegun is how many cycles were due and found no caller. Call it when all callers have ended.
-func (o *openLoop) notBegun() int64 {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return int64(o.total - o.begun)
+func (p *pace) notBegun() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return int64(p.total - p.begun)
 }

@@ -17,11 +17,11 @@ func TestOpenLoopBeginsBySchedule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		for p, want := range [][]int{{0, 200, 400, 600, 800}, {100, 300, 500, 700, 900}} {
-			o := newOpenLoop(t.Context(), start.Add(time.Duration(p)*time.Minute), record.Load{Duration: time.Second, Rate: 10, Processes: 2}, p)
+			o := newPace(start.Add(time.Duration(p)*time.Minute), record.Load{Duration: time.Second, Rate: 10, Processes: 2}, p)
 			o.wait = virtually
 			var got []int
 			for {
-				from, ok := o.next()
+				from, ok := o.next(t.Context())
 				if !ok {
 					break
 				}
@@ -39,9 +39,9 @@ func TestOpenLoopForgivesTheTimerButNotTheMachine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for late, forgiven := range map[time.Duration]bool{lateness: true, lateness + 1: false} {
 			start := time.Now().Add(time.Second)
-			o := newOpenLoop(t.Context(), start, record.Load{Duration: time.Second, Rate: 1, Processes: 1}, 0)
+			o := newPace(start, record.Load{Duration: time.Second, Rate: 1, Processes: 1}, 0)
 			o.wait = func(ctx context.Context, until time.Time) { virtually(ctx, until.Add(late)) }
-			from, ok := o.next()
+			from, ok := o.next(t.Context())
 			require.True(t, ok)
 			assert.Equal(t, forgiven, from.Equal(start.Add(late)))
 			assert.Equal(t, !forgiven, from.Equal(start))

@@ -1,8 +1,15 @@
 package load
 
-import "github.com/redquorum/redquorum/bench/internal/record"
+import (
+	"fmt"
+	"slices"
+	"strings"
 
-// A Job is what one trial's clients do. It is the first line that a child reads.
+	"github.com/redquorum/redquorum/bench/internal/record"
+)
+
+// A Job is what one trial's clients do. It is the first line that a child reads. The second is the
+// moment to begin, in nanoseconds of the wall clock.
 type Job struct {
 	Subject string      // name for subject.Find
 	URLs    []string    // of the nodes; may contain passwords
@@ -18,9 +25,30 @@ func (j Job) share(n int) part {
 	return part{n * j.Process / j.Load.Processes, n * (j.Process + 1) / j.Load.Processes}
 }
 
-// A beginning is the second line: when to begin, in nanoseconds of the wall clock.
-type beginning struct {
-	Begin int64 `json:"begin"`
+// names are those of each caller's lock. They are made in advance, because all that is allocated in
+// the measured time should be the library's.
+func (j Job) names(callers part) []string {
+	if j.Load.Names == "single" {
+		return slices.Repeat(j.numbered(part{0, 1}), callers.end-callers.first)
+	}
+	return j.numbered(callers)
+}
+
+// numbered makes names of Load.Length bytes; 0: as short as they are. Where a length is asked for
+// they are without the subject, whose own name may be longer.
+func (j Job) numbered(of part) (all []string) {
+	subject, length := j.Subject, j.Load.Length
+	if length > 0 {
+		subject = ""
+	}
+	for i := of.first; i < of.end; i++ {
+		name := fmt.Sprintf("bench:%s:%d", subject, i)
+		if missing := length - len(name); missing > 0 {
+			name += ":" + strings.Repeat("x", missing-1)
+		}
+		all = append(all, name)
+	}
+	return all
 }
 
 // A message is a line that a child writes: that it is ready, and then its part of the trial, or an

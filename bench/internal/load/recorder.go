@@ -1,6 +1,9 @@
 package load
 
 import (
+	"regexp"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -109,9 +112,38 @@ func (r *recorder) close(measured metered, stuck int) message {
 	t := &r.trial
 	if stuck > 0 {
 		t.Outcomes[record.UnderWay] += int64(stuck)
-		count(t.Errors, "a caller was still in the library # s after the end", int64(stuck))
+		count(t.Errors, "a call was still in the library # s after the end", int64(stuck))
 	}
 	t.Cycles, t.Outcomes[record.OK], t.Outcomes[record.Failed] = r.ok, r.ok, r.failed
 	t.CPU, t.Allocs = measured.cpu, measured.allocs
 	return message{Trial: t, Holds: encodeHolds(r.holds)}
+}
+
+var digits = regexp.MustCompile(`[0-9]+`)
+
+// group is the message without its numbers, which differ where its kind does not, and without
+// repetition: of several nodes, one that says the same is enough.
+func group(text string) string {
+	text = digits.ReplaceAllString(text, "#")
+	text = strings.Join(slices.Compact(strings.Split(text, "; ")), "; ")
+	if len(text) > longestError {
+		text = strings.ToValidUTF8(text[:longestError], "") + "..."
+	}
+	return text
+}
+
+const (
+	longestError = 300
+	// distinctErrors bounds how many kinds a process tells apart: a library may put something
+	// random into its messages.
+	distinctErrors = 100
+	otherErrors    = "(other messages)"
+)
+
+// count adds n of the message.
+func count(messages map[string]int64, message string, n int64) {
+	if _, known := messages[message]; !known && len(messages) >= distinctErrors {
+		message = otherErrors
+	}
+	messages[message] += n
 }

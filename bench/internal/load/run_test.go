@@ -175,7 +175,7 @@ func TestTheEndOfTheParentEndsAClient(t *testing.T) {
 	lines := bufio.NewScanner(p.out)
 	require.True(t, lines.Scan())
 	require.JSONEq(t, `{"ready":true}`, lines.Text())
-	require.NoError(t, p.send(beginning{Begin: time.Now().UnixNano()}))
+	require.NoError(t, p.send(time.Now().UnixNano()))
 	require.NoError(t, p.stdin.Close()) // as the system does when the parent dies
 	for lines.Scan() {
 	}

@@ -58,9 +58,6 @@ func (h Histogram) At(q float64) time.Duration {
 	return time.Duration(h.hdr.ValueAtQuantile(100*q)) * tick
 }
 
-// Max is the longest duration; zero if nothing was counted.
-func (h Histogram) Max() time.Duration { return h.At(1) }
-
 // histogramJSON has the main quantiles beside the histogram, for readers that do not know its form.
 type histogramJSON struct {
 	Count int64         `json:"count"`
@@ -71,7 +68,7 @@ type histogramJSON struct {
 }
 
 func (h Histogram) MarshalJSON() ([]byte, error) {
-	j := histogramJSON{Count: h.Count(), P50: h.At(0.5), P99: h.At(0.99), Max: h.Max()}
+	j := histogramJSON{Count: h.Count(), P50: h.At(0.5), P99: h.At(0.99), Max: h.At(1)}
 	if h.Count() > 0 {
 		hdr, err := h.hdr.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
 		if err != nil {
@@ -95,7 +92,6 @@ func (h *Histogram) UnmarshalJSON(b []byte) error {
 	if err != nil {
 		return fmt.Errorf("histogram: %w", err)
 	}
-	h.hdr = newHDR()
-	h.hdr.Merge(hdr)
+	h.Merge(Histogram{hdr})
 	return nil
 }

@@ -32,10 +32,9 @@ type Machine struct {
 
 // A Subject is a library in one configuration.
 type Subject struct {
-	Name   string `json:"name"`   // as in flags: "redsync"
-	Title  string `json:"title"`  // for people: "redsync 4.18 (redigo)"
-	Note   string `json:"note"`   // how it is configured, and in what it differs from the others
-	Single bool   `json:"single"` // it uses the first node only
+	Name  string `json:"name"`  // as in flags: "redsync"
+	Title string `json:"title"` // for people: "redsync 4.18 (redigo)"
+	Note  string `json:"note"`  // how it is configured, and in what it differs from the others
 }
 
 // A Load is the work of the callers.

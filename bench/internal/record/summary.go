@@ -16,15 +16,10 @@ func (t Trial) PerCycle(figure float64) float64 {
 	return figure / float64(t.Cycles)
 }
 
-// Commands is how many commands a node ran: the mean of the nodes that count, NaN if none does. A
-// subject on a single server has only the first node to ask.
-func (t Trial) Commands(single bool) float64 {
-	nodes := t.Nodes
-	if single && len(nodes) > 1 {
-		nodes = nodes[:1]
-	}
+// Commands is how many commands a node ran: the mean of the nodes that ran any, NaN if none did.
+func (t Trial) Commands() float64 {
 	var sum, counting int64
-	for _, n := range nodes {
+	for _, n := range t.Nodes {
 		for _, c := range n.Commands {
 			sum += c
 		}
@@ -45,18 +40,6 @@ func (t Trial) Fairness() float64 {
 		squares += float64(x) * float64(x)
 	}
 	return sum * sum / (float64(len(t.Callers)) * squares)
-}
-
-// Median of values in any order; zero of none.
-func Median(xs []float64) float64 {
-	if len(xs) == 0 {
-		return 0
-	}
-	xs = slices.Sorted(slices.Values(xs))
-	if n := len(xs); n%2 == 0 {
-		return (xs[n/2-1] + xs[n/2]) / 2
-	}
-	return xs[len(xs)/2]
 }
 
 // A Spread is a figure over the rounds.
@@ -81,7 +64,9 @@ func (s Summary) Over(figure func(Trial) float64) Spread {
 	if len(xs) == 0 {
 		return Spread{}
 	}
-	return Spread{Median: Median(xs), Min: slices.Min(xs), Max: slices.Max(xs)}
+	slices.Sort(xs)
+	n := len(xs)
+	return Spread{Median: (xs[(n-1)/2] + xs[n/2]) / 2, Min: xs[0], Max: xs[n-1]}
 }
 
 // PerSecond is the rate of cycles over the rounds.

@@ -72,12 +72,7 @@ func countShort(x float64) string { return in(ofCount, x, short) }
 
 func spanShort(ns float64) string { return in(ofTime, ns, short) }
 
-func size(x float64) string {
-	if x < 999.5 {
-		return strconv.FormatFloat(x, 'f', 0, 64) + " B"
-	}
-	return in(ofBytes, x, significant)
-}
+func size(bytes float64) string { return in(ofBytes, bytes, significant) }
 
 // whole writes all digits of a number, in groups of three: 12,345.
 func whole(n int64) string {

@@ -211,7 +211,9 @@ func (v view) throughFault() *drawing {
 	d.caption = fmt.Sprintf("p99 of each %s, on a logarithmic axis. A gap: no lock was acquired. Shaded: servers are broken.", spanShort(float64(record.SliceLength)))
 	l := lanes{drawing: d, top: 18, count: len(sums), head: 36, plot: 54}
 	x := linear(float64(sums[0].Trials[0].Load.Duration), extent{margin + 62, across.to}, func(ns float64) string { return short(ns/1e9) + " s" })
-	l.shade(x, fault)
+	from, to := x.at(float64(fault.From)), x.at(float64(fault.To))
+	l.rect(box{from, l.top, max(to-from, 1), l.bottom() - l.top}, "fault")
+	l.text(xy{(from + to) / 2, l.top - 6}, "middle tag small", fault.What)
 	l.axis(x, "time since the load began")
 	l.titles(sums)
 	for i, s := range sums {
@@ -238,13 +240,6 @@ func (v view) throughFault() *drawing {
 		}
 	}
 	return d
-}
-
-// shade marks when the fault was, with its name above it.
-func (l lanes) shade(x scale, f *record.Fault) {
-	from, to := x.at(float64(f.From)), x.at(float64(f.To))
-	l.rect(box{from, l.top, max(to-from, 1), l.bottom() - l.top}, "fault")
-	l.text(xy{(from + to) / 2, l.top - 6}, "middle tag small", f.What)
 }
 
 // dimensions are what sweeps vary, for people, where the flag is not.

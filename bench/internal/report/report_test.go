@@ -23,7 +23,7 @@ func made(scenario string, rounds int, change func(*record.Trial)) record.Run {
 	run := record.Run{
 		Scenario: scenario, About: "What it shows.",
 		Machine:  record.Machine{OS: "linux", Arch: "amd64", CPUs: 2, GOMAXPROCS: 2, Go: "go1.26", Nodes: "process", Servers: "redis 7.0.15"},
-		Subjects: []record.Subject{{Name: "ours", Title: "ours & <co>", Note: "as it comes"}, {Name: "theirs", Title: "theirs (one server)", Single: true}},
+		Subjects: []record.Subject{{Name: "ours", Title: "ours & <co>", Note: "as it comes"}, {Name: "theirs", Title: "theirs (one server)"}},
 	}
 	for round := range rounds {
 		for i, s := range run.Subjects {

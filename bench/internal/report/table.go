@@ -88,6 +88,17 @@ func tabulate(sums []record.Summary, figures []figure) table {
 	return t
 }
 
+// median shows the median of a figure over the rounds. Zero means only that nothing was measured.
+func median(show func(float64) string, figure func(record.Trial) float64) func(record.Summary) string {
+	return func(s record.Summary) string {
+		x := s.Over(figure).Median
+		if x == 0 {
+			return "-"
+		}
+		return show(x)
+	}
+}
+
 var speed = []figure{
 	{"ratio", func(s record.Summary) string { return ratio(s.Ratio) }},
 	{"cycles/s", func(s record.Summary) string { return count(s.PerSecond().Median) }},
@@ -97,8 +108,8 @@ var speed = []figure{
 		}
 		return count(s.PerSecond().Min) + "–" + count(s.PerSecond().Max)
 	}},
-	{"p50", func(s record.Summary) string { return known(s.Acquire(0.5).Median, span) }},
-	{"p99", func(s record.Summary) string { return known(s.Acquire(0.99).Median, span) }},
+	{"p50", median(span, func(t record.Trial) float64 { return t.Acquire.Quantile(0.5) })},
+	{"p99", median(span, func(t record.Trial) float64 { return t.Acquire.Quantile(0.99) })},
 }
 
 var exclusion = []figure{
@@ -107,80 +118,43 @@ var exclusion = []figure{
 }
 
 var costs = []figure{
-	{"client CPU", func(s record.Summary) string {
-		return known(s.Over(func(t record.Trial) float64 { return t.PerCycle(float64(t.CPU)) }).Median, span)
-	}},
-	{"allocations", func(s record.Summary) string {
-		return known(s.Over(func(t record.Trial) float64 { return t.PerCycle(float64(t.Allocs)) }).Median, count)
-	}},
-	{"commands a node", func(s record.Summary) string {
-		return known(s.Over(func(t record.Trial) float64 { return t.PerCycle(t.Commands(s.Subject.Single)) }).Median, significant)
-	}},
-}
-
-// known shows a figure that is zero only where nothing was measured.
-func known(x float64, show func(float64) string) string {
-	if x == 0 {
-		return "-"
-	}
-	return show(x)
+	{"client CPU", median(span, func(t record.Trial) float64 { return t.PerCycle(float64(t.CPU)) })},
+	{"allocations", median(count, func(t record.Trial) float64 { return t.PerCycle(float64(t.Allocs)) })},
+	{"commands a node", median(significant, func(t record.Trial) float64 { return t.PerCycle(t.Commands()) })},
 }
 
 var holding = []figure{
 	{"acquired", func(s record.Summary) string {
-		acquired := func(h *record.HeldLocks) float64 { return float64(h.Acquired) }
-		return whole(int64(held(s, acquired))) + " of " + whole(int64(s.Trials[0].Held.Wanted))
+		acquired := s.Over(func(t record.Trial) float64 { return float64(t.Held.Acquired) }).Median
+		return whole(int64(acquired)) + " of " + whole(int64(s.Trials[0].Held.Wanted))
 	}},
 	{"lost", func(s record.Summary) string {
-		return whole(int64(held(s, func(h *record.HeldLocks) float64 { return float64(h.Lost) })))
+		return whole(int64(s.Over(func(t record.Trial) float64 { return float64(t.Held.Lost) }).Median))
 	}},
-	{"memory a lock", func(s record.Summary) string {
-		return size(held(s, func(h *record.HeldLocks) float64 { return float64(h.Bytes) / float64(h.Acquired) }))
-	}},
-	{"on each server", func(s record.Summary) string {
-		return known(held(s, func(h *record.HeldLocks) float64 { return float64(h.OnNode) / float64(h.Acquired) }), size)
-	}},
-	{"CPU of a core", func(s record.Summary) string {
-		return percent(held(s, func(h *record.HeldLocks) float64 { return float64(h.CPU) / float64(h.For) }))
-	}},
-	{"held for", func(s record.Summary) string { return span(float64(s.Trials[0].Held.For)) }},
-}
-
-func held(s record.Summary, figure func(*record.HeldLocks) float64) float64 {
-	return s.Over(func(t record.Trial) float64 { return figure(t.Held) }).Median
+	{"memory a lock", median(size, func(t record.Trial) float64 { return float64(t.Held.Bytes) / float64(t.Held.Acquired) })},
+	{"on each server", median(size, func(t record.Trial) float64 { return float64(t.Held.OnNode) / float64(t.Held.Acquired) })},
+	{"CPU of a core", median(percent, func(t record.Trial) float64 { return float64(t.Held.CPU) / float64(t.Held.For) })},
+	{"held for", median(span, func(t record.Trial) float64 { return float64(t.Held.For) })},
 }
 
 var effects = []figure{
 	{"no lock for", func(s record.Summary) string {
-		return span(felt(s, func(f *record.Fault) float64 { return float64(f.Without) }))
+		return span(s.Over(func(t record.Trial) float64 { return float64(t.Fault.Without) }).Median)
 	}},
 	{"recovery", func(s record.Summary) string {
-		recovery := felt(s, func(f *record.Fault) float64 {
-			if f.Recovery < 0 {
+		recovery := s.Over(func(t record.Trial) float64 {
+			if t.Fault.Recovery < 0 {
 				return math.Inf(1)
 			}
-			return float64(f.Recovery)
-		})
+			return float64(t.Fault.Recovery)
+		}).Median
 		if math.IsInf(recovery, 1) {
 			return "none"
 		}
 		return span(recovery)
 	}},
-	{"p99 before", func(s record.Summary) string {
-		return known(felt(s, func(f *record.Fault) float64 { return f.Before.Quantile(0.99) }), span)
-	}},
-	{"p99 during", func(s record.Summary) string {
-		return known(felt(s, func(f *record.Fault) float64 { return f.During.Quantile(0.99) }), span)
-	}},
-}
-
-func felt(s record.Summary, figure func(*record.Fault) float64) float64 {
-	return s.Over(func(t record.Trial) float64 {
-		if t.Fault == nil {
-			return math.NaN()
-		}
-		return figure(t.Fault)
-	}).Median
+	{"p99 before", median(span, func(t record.Trial) float64 { return t.Fault.Before.Quantile(0.99) })},
+	{"p99 during", median(span, func(t record.Trial) float64 { return t.Fault.During.Quantile(0.99) })},
 }
 
 // outcomes counts how the cycles ended, if any of them did otherwise than well.

@@ -52,20 +52,12 @@ func (v view) problems() []string {
 			all = append(all, where+": "+fmt.Sprintf(format, args...))
 		}
 		if n := s.Sum(violations); n > 0 {
-			say("%s of holders among %s holdings checked; %s", plural(n, "overlap"), whole(s.Sum(checked)), violation(s))
+			first := slices.IndexFunc(s.Trials, func(t record.Trial) bool { return t.Violations > 0 })
+			say("%s of holders among %s holdings checked; %s", plural(n, "overlap"), whole(s.Sum(checked)), s.Trials[first].Violation)
 		}
 		if s.Trials[0].Held == nil && s.Sum(cycles) == 0 {
 			say("not one cycle succeeded")
 		}
 	}
 	return all
-}
-
-// violation is the first overlap that was described.
-func violation(s record.Summary) string {
-	i := slices.IndexFunc(s.Trials, func(t record.Trial) bool { return t.Violation != "" })
-	if i < 0 {
-		return ""
-	}
-	return s.Trials[i].Violation
 }

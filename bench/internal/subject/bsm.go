@@ -17,11 +17,10 @@ func ofBSM() Spec {
 	return Spec{
 		Subject: record.Subject{
 			Name: "bsm", Title: titled("bsm/redislock", "github.com/bsm/redislock") + " (one server)",
-			Single: true,
-			Note:   "One server instead of a quorum: what the quorum costs. Retries every 100 ms, as in its examples, and does not renew. " + goredisNote,
+			Note: "One server instead of a quorum: what the quorum costs. Retries every 100 ms, as in its examples, and does not renew. " + goredisNote,
 		},
 		Open: func(_ context.Context, urls []string, cfg Config) (Client, error) {
-			endpoints, err := endpoint.ParseAll(urls[:min(1, len(urls))])
+			endpoints, err := endpoint.ParseAll(urls[:1])
 			if err != nil {
 				return nil, err
 			}

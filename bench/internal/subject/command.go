@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -48,14 +47,7 @@ func command(name, title, note string, open func(context.Context, *redlockComman
 			if err != nil {
 				return nil, err
 			}
-			first, err := c.Acquire(ctx, fmt.Sprintf("bench:first:%x", rand.Uint64())) // new servers have no vote for a TTL
-			if err == nil {
-				err = first.Release(ctx)
-			}
-			if err != nil {
-				return nil, errors.Join(err, c.Close())
-			}
-			return c, nil
+			return begun(ctx, c)
 		},
 	}
 }
@@ -167,12 +159,13 @@ func openServed(ctx context.Context, b *redlockCommand) (Client, error) {
 		return nil, err
 	}
 	c := &servedClient{redlockCommand: b, dir: dir, socket: filepath.Join(dir, "socket")}
-	if c.daemon, err = b.start("serve", "--listen", "unix:"+c.socket, "--stop-within", "1s"); err != nil {
+	daemon, err := b.start("serve", "--listen", "unix:"+c.socket, "--stop-within", "1s")
+	if err != nil {
 		return nil, err
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- c.daemon.wait() }()
-	c.end = func() error { c.daemon.cmd.Process.Signal(syscall.SIGTERM); return <-ended }
+	go func() { ended <- daemon.wait() }()
+	c.end = func() error { daemon.cmd.Process.Signal(syscall.SIGTERM); return <-ended }
 	for {
 		conn, err := c.dial()
 		if err == nil {
@@ -193,7 +186,6 @@ type servedClient struct {
 	*redlockCommand
 	dir    string
 	socket string
-	daemon *process
 	end    func() error
 
 	mu   sync.Mutex

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha1"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -38,7 +37,7 @@ const settle = time.Second
 //
 // Other forms were measured: a goroutine for each connection, callers that go on one by one, and
 // several groups of callers with connections of their own are no faster.
-func drive(parent context.Context, urls []string, cfg Config, d Driven) error {
+func drive(parent context.Context, urls []string, cfg Config, cycled Cycled) error {
 	endpoints, err := endpoint.ParseAll(urls)
 	if err != nil {
 		return err
@@ -63,7 +62,7 @@ func drive(parent context.Context, urls []string, cfg Config, d Driven) error {
 		}
 	})
 	defer stop()
-	err = l.run(parent, d)
+	err = l.run(parent, cycled)
 	if parent.Err() != nil && errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil // the time to settle was not enough
 	}
@@ -91,12 +90,12 @@ func (l *limitRun) prepare(ttl time.Duration) {
 // A limitCycle is one of all callers.
 type limitCycle struct{ began, acquired, released time.Time }
 
-func (l *limitRun) run(ctx context.Context, d Driven) error {
+func (l *limitRun) run(ctx context.Context, cycled Cycled) error {
 	quorum := len(l.conns)/2 + 1
 	first, others := l.conns[:quorum], l.conns[quorum:]
 	finish := func(c limitCycle) error {
 		for i := range l.callers {
-			d.Cycle(i, c.began, c.acquired.Sub(c.began), c.released.Sub(c.acquired))
+			cycled(i, c.began, c.acquired.Sub(c.began), c.released.Sub(c.acquired))
 		}
 		return l.read(others, 2)
 	}
@@ -172,35 +171,30 @@ func limitRequest(args ...string) []byte {
 
 const limitScript = `if redis.call("GET",KEYS[1])==ARGV[1] then return redis.call("DEL",KEYS[1]) else return 0 end`
 
-var limitScriptSHA = func() string {
-	sum := sha1.Sum([]byte(limitScript))
-	return hex.EncodeToString(sum[:])
-}()
+var limitScriptSHA = fmt.Sprintf("%x", sha1.Sum([]byte(limitScript)))
 
 // A limitDelete is the words of a compare-and-delete.
 type limitDelete func(key, value string) []string
 
-// limitDeletes are the servers' own commands, and limitByScript is for those that have neither, or
-// do not permit it.
+// limitDeletes are the servers' own commands, and a script for those that have neither, or do not
+// permit it.
 var limitDeletes = []limitDelete{
 	func(key, value string) []string { return []string{"DELEX", key, "IFEQ", value} }, // Redis 8.4
 	func(key, value string) []string { return []string{"DELIFEQ", key, value} },       // Valkey 9
-}
-
-func limitByScript(key, value string) []string {
-	return []string{"EVALSHA", limitScriptSHA, "1", key, value}
+	func(key, value string) []string { return []string{"EVALSHA", limitScriptSHA, "1", key, value} },
 }
 
 // cheapestDelete is the first that the server has and permits. It finds out on a key that nobody
 // has.
-func cheapestDelete(do func(words []string) error) (limitDelete, error) {
+func cheapestDelete(ctx context.Context, r redis.Conn) (words limitDelete, err error) {
 	var refused redis.Error
-	for _, words := range limitDeletes {
-		if err := do(words("bench:limit:", "")); !errors.As(err, &refused) {
-			return words, err
+	for _, words = range limitDeletes {
+		w := words("bench:limit:", "")
+		if _, err = redis.DoContext(r, ctx, w[0], redis.Args{}.AddFlat(w[1:])...); !errors.As(err, &refused) {
+			break
 		}
 	}
-	return limitByScript, nil
+	return words, err
 }
 
 // A limitConn is a raw connection to one server.
@@ -227,10 +221,7 @@ func limitConnect(ctx context.Context, e *goredislib.Options) (*limitConn, error
 		return nil, err
 	}
 	if _, err = redis.DoContext(r, ctx, "SCRIPT", "LOAD", limitScript); err == nil {
-		c.release, err = cheapestDelete(func(words []string) error {
-			_, err := redis.DoContext(r, ctx, words[0], redis.Args{}.AddFlat(words[1:])...)
-			return err
-		})
+		c.release, err = cheapestDelete(ctx, r)
 	}
 	if err != nil {
 		c.Close()

@@ -13,10 +13,6 @@ import (
 )
 
 func redquorums() []Spec {
-	const permits = 4
-	shared := redquorum("redquorum-permits", "redquorum, 4 permits",
-		"Permits(4): four callers hold a name at the same time. Each permit is checked for overlaps.", redlock.Permits(permits))
-	shared.Permits = permits
 	return []Spec{
 		redquorum("redquorum", "redquorum",
 			"As a user gets it: renewal and memory guard on, no fencing tokens."),
@@ -26,7 +22,8 @@ func redquorums() []Spec {
 			"Fenced(): each lock has a fencing token, which none of the other libraries offers.", redlock.Fenced()),
 		redquorum("redquorum-fair", "redquorum, fair",
 			"Fair(): waiters of all processes are served in the order in which they began to wait.", redlock.Fair()),
-		shared,
+		redquorum("redquorum-permits", "redquorum, 4 permits",
+			"Permits(4): four callers hold a name at the same time. Each permit is checked for overlaps.", redlock.Permits(4)),
 	}
 }
 
@@ -43,55 +40,43 @@ func redquorum(name, title, note string, opts ...redlock.LockerOption) Spec {
 			if err != nil {
 				return nil, err
 			}
-			if err := begin(ctx, locker); err != nil {
-				err = fmt.Errorf("the servers do not grant a first lock: %w", err)
-				return nil, errors.Join(err, locker.Close())
-			}
-			return redquorumClient{locker}, nil
+			return begun(ctx, redquorumClient{locker})
 		},
 	}
 }
 
-// begin waits until new servers are as others, which happens once and must not be measured: they have
-// no vote for a TTL, and raise all tokens for ten seconds.
-func begin(ctx context.Context, locker *redlock.Locker) error {
+// begun returns the client when new servers are as others, which happens once and must not be
+// measured: they have no vote for a TTL, and raise all tokens for ten seconds.
+func begun(ctx context.Context, c Client) (Client, error) {
 	for {
 		// A name of its own, for other processes may be doing the same.
-		lock, err := locker.Acquire(ctx, fmt.Sprintf("bench:first:%x", rand.Uint64()))
-		if err != nil {
-			return err
-		}
+		lock, err := c.Acquire(ctx, fmt.Sprintf("bench:first:%x", rand.Uint64()))
 		raised := time.Duration(0)
-		if lock.Fence() > 0 {
-			raised = time.Until(time.UnixMicro(lock.Fence()))
+		if err == nil {
+			if fenced, ok := lock.(interface{ Fence() int64 }); ok && fenced.Fence() > 0 {
+				raised = time.Until(time.UnixMicro(fenced.Fence()))
+			}
+			err = lock.Release(ctx)
 		}
-		if err := lock.Release(ctx); err != nil || raised <= 0 {
-			return err
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("the servers do not grant a first lock: %w", err), c.Close())
+		}
+		if raised <= 0 {
+			return c, nil
 		}
 		select {
 		case <-time.After(raised):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		case <-ctx.Done(): // the next Acquire says so
 		}
 	}
 }
 
-type redquorumClient struct{ locker *redlock.Locker }
+type redquorumClient struct{ *redlock.Locker }
 
 func (c redquorumClient) Acquire(ctx context.Context, name string) (Lock, error) {
-	lock, err := c.locker.Acquire(ctx, name)
+	lock, err := c.Locker.Acquire(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	return redquorumLock{lock}, nil
+	return lock, nil
 }
-
-func (c redquorumClient) Close() error { return c.locker.Close() }
-
-type redquorumLock struct{ lock *redlock.Lock }
-
-func (l redquorumLock) Release(ctx context.Context) error { return l.lock.Release(ctx) }
-
-// Permit is which of several holders of a name the lock is.
-func (l redquorumLock) Permit() int      { return l.lock.Permit() }
-func (l redquorumLock) Until() time.Time { return l.lock.Until() }

@@ -20,13 +20,12 @@ func ofRueidislock() Spec {
 	return Spec{
 		Subject: record.Subject{
 			Name: "rueidislock", Title: titled("rueidislock", "github.com/redis/rueidis") + " (one server)",
-			Single: true,
 			Note: "KeyMajority 1 and NoLoopTracking, as its README has it for one server: its majority is one of keys on the same server or cluster, not of servers. " +
 				"Renews every half TTL and waits to be told of a release by the server; what failed it does not report, but waits on.",
 		},
 		Renews: true,
 		Open: func(_ context.Context, urls []string, cfg Config) (Client, error) {
-			endpoints, err := endpoint.ParseAll(urls[:min(1, len(urls))])
+			endpoints, err := endpoint.ParseAll(urls[:1])
 			if err != nil {
 				return nil, err
 			}

@@ -25,16 +25,13 @@ type Spec struct {
 	// Renews: it keeps locks for as long as they are wanted, by itself.
 	Renews bool
 
-	// Permits is how many callers hold a name at a time; zero: one.
-	Permits int
-
-	// Open connects to the servers, of which a Single subject uses the first only. It returns when
-	// locks can be had. Nil for the limit.
+	// Open connects to the servers, of which some subjects use the first only. It returns when locks
+	// can be had. Nil for the limit.
 	Open func(ctx context.Context, urls []string, cfg Config) (Client, error)
 
 	// Drive runs the cycles of cfg.Callers callers until ctx ends, and returns nil then. Of the
 	// limit only: it has no locks that could be given to callers.
-	Drive func(ctx context.Context, urls []string, cfg Config, d Driven) error
+	Drive func(ctx context.Context, urls []string, cfg Config, cycled Cycled) error
 }
 
 // A Config is what all subjects have in common.
@@ -60,14 +57,13 @@ type Lock interface {
 	// Until is to when the library says, at the moment of the call, that the lock is valid; zero if
 	// it knows that the lock was lost.
 	Until() time.Time
+
+	// A lock with permits has Permit() int as well: which of several holders of its name it is.
 }
 
-// Driven is where Drive reports to. It must be safe for concurrent use.
-type Driven interface {
-	// Cycle is called after each cycle of a caller, from zero to Callers-1, with when it began and
-	// how long the acquire and the release took.
-	Cycle(caller int, began time.Time, acquire, release time.Duration)
-}
+// Cycled is called by Drive after each cycle of a caller, from zero to Callers-1, with when it began
+// and how long the acquire and the release took. It must be safe for concurrent use.
+type Cycled func(caller int, began time.Time, acquire, release time.Duration)
 
 // All returns the subjects in the order of reports.
 func All() []Spec {
