@@ -133,7 +133,7 @@ func TestWhatSlowNetworksNeed(t *testing.T) {
 	require.NoError(t, err)
 	assert.NoError(t, lock.Release(t.Context()))
 
-	const trip = 80 * time.Millisecond
+	const trip = 200 * time.Millisecond
 	region := away(t, r, trip, trip, trip)
 	connected(t, region)
 	_, err = region.TryAcquire(t.Context(), "region", redlock.TTL(trip))
