@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -24,21 +25,12 @@ type name struct {
 
 // option has a node look up the name.
 func (n *name) option() Option {
-	return func(s *settings) error {
-		s.lookup = func(context.Context, string) ([]string, error) {
-			hosts := n.hosts.Load().([]string)
-			return append([]string{}, hosts...), nil
-		}
-		return nil
-	}
+	lookup := func(context.Context, string) ([]string, error) { return slices.Clone(n.hosts.Load().([]string)), nil }
+	return option(false, "", func(s *settings) { s.lookup = lookup })
 }
 
 // is has the rig be another process.
-func (r *rig) is(runID string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.runID = runID
-}
+func (r *rig) is(runID string) { r.set(func() { r.runID = runID }) }
 
 func (n *name) url() string { return "redis://redis.test:" + n.port }
 
@@ -58,39 +50,39 @@ func newName(t *testing.T) (*name, *rig, net.Listener) {
 	return n, r, l
 }
 
-// forward has a listener lead to a server.
-func forward(t *testing.T, l net.Listener, r *rig) {
+// forward has a listener lead to a server, whose words come as change leaves them.
+func forward(t *testing.T, l net.Listener, server string, change func([]byte)) {
 	t.Helper()
+	pipe := func(to, from net.Conn, change func([]byte)) {
+		defer to.Close()
+		defer from.Close()
+		buf := make([]byte, 1<<16)
+		for {
+			n, err := from.Read(buf)
+			change(buf[:n])
+			if _, failed := to.Write(buf[:n]); failed != nil || err != nil {
+				return
+			}
+		}
+	}
 	go func() {
 		for {
 			c, err := l.Accept()
 			if err != nil {
 				return
 			}
-			s, err := net.Dial("tcp", r.Addr())
+			s, err := net.Dial("tcp", server)
 			if err != nil {
 				c.Close()
 				continue
 			}
-			go pipe(c, s, func([]byte) {})
-			go pipe(s, c, func([]byte) {})
+			go pipe(s, c, unchanged)
+			go pipe(c, s, change)
 		}
 	}()
 }
 
-// pipe passes on what it reads, as change leaves it.
-func pipe(to, from net.Conn, change func([]byte)) {
-	defer to.Close()
-	defer from.Close()
-	buf := make([]byte, 1<<16)
-	for {
-		n, err := from.Read(buf)
-		change(buf[:n])
-		if _, failed := to.Write(buf[:n]); failed != nil || err != nil {
-			return
-		}
-	}
-}
+func unchanged([]byte) {}
 
 // TestANameOfSeveralServersHasNoVote: two clients could lock the same name on one of them each. When the
 // name leads to one, the node votes again.
@@ -99,7 +91,7 @@ func TestANameOfSeveralServersHasNoVote(t *testing.T) {
 	name, first, at := newName(t)
 	second := newRig(t)
 	second.is("run2")
-	forward(t, at, second)
+	forward(t, at, second.Addr(), unchanged)
 	var log logBuffer
 	n := openNode(t, name.url(), name.option(), log.log())
 	err := trouble(t, n, acquire("k", "v"))
@@ -123,7 +115,7 @@ func TestANameOfSeveralServersHasNoVote(t *testing.T) {
 func TestOneServerMayHaveSeveralAddresses(t *testing.T) {
 	t.Parallel()
 	name, r, at := newName(t)
-	forward(t, at, r)
+	forward(t, at, r.Addr(), unchanged)
 	assert.Equal(t, protocol.Granted, do(t, openNode(t, name.url(), name.option()), acquire("a", "v")).Outcome)
 	require.NoError(t, at.Close())
 	assert.Equal(t, protocol.Granted, do(t, openNode(t, name.url(), name.option()), acquire("b", "v")).Outcome)
@@ -134,20 +126,12 @@ func TestOneServerMayHaveSeveralAddresses(t *testing.T) {
 // TestAnAddressThatCannotBeReachedMayBeAnotherServer, and one where nothing listens is none.
 func TestAnAddressThatCannotBeReachedMayBeAnotherServer(t *testing.T) {
 	t.Parallel()
-	for _, row := range []struct {
-		err  error
-		none bool
-	}{
-		{syscall.ECONNREFUSED, true},
-		{syscall.ENETUNREACH, true},
-		{syscall.EADDRNOTAVAIL, true},
-		{syscall.EHOSTUNREACH, false},
-		{syscall.ETIMEDOUT, false},
-		{syscall.EMFILE, false},
-		{syscall.EACCES, false},
-		{context.DeadlineExceeded, false},
+	for err, none := range map[error]bool{
+		syscall.ECONNREFUSED: true, syscall.ENETUNREACH: true, syscall.EADDRNOTAVAIL: true,
+		syscall.EHOSTUNREACH: false, syscall.ETIMEDOUT: false, syscall.EMFILE: false, syscall.EACCES: false,
+		context.DeadlineExceeded: false,
 	} {
-		assert.Equal(t, row.none, isNobodyThere(&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", row.err)}), "%v", row.err)
+		assert.Equal(t, none, isNobodyThere(&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", err)}), "%v", err)
 	}
 }
 
@@ -167,7 +151,7 @@ func TestServersWithoutANameAreADoubt(t *testing.T) {
 	t.Parallel()
 	name, r, at := newName(t)
 	r.fail("INFO", "NOPERM this user has no permissions")
-	forward(t, at, r)
+	forward(t, at, r.Addr(), unchanged)
 	var log logBuffer
 	n := openNode(t, name.url(), name.option(), log.log())
 	assert.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
@@ -200,13 +184,9 @@ func TestANodeThatComesBackToAServerHasNoVote(t *testing.T) {
 		(*last.Load()).Close()
 		var err error
 		eventually(t, func() bool {
-			err = nil
-			to, r := make(replies, 1), acquire("k"+servers[at.Load()].runID, "v")
-			r.TTL, r.Timeout = time.Minute, testTimeout
-			if err = n.Submit(&r, 0, to); err == nil {
-				err = to.next(t).Err
-			}
-			return err == nil && servers[at.Load()].Exists(r.Key) || errors.Is(err, errSeveral)
+			key := "k" + servers[at.Load()].runID
+			err = try(t, n, acquire(key, "v")).Err
+			return err == nil && servers[at.Load()].Exists(key) || errors.Is(err, errSeveral)
 		}, "it votes or says why not")
 		return err
 	}

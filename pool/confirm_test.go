@@ -3,9 +3,7 @@ package pool
 import (
 	"bytes"
 	"net"
-	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,29 +30,25 @@ func writeRecord(t *testing.T, n protocol.Node) {
 	require.Equal(t, "a record", after.Epoch.Record, "%v", after.Err)
 }
 
-// TestOneLookAtTheRecordServesABatch of acquisitions, and comes behind all of them.
+// TestOneLookAtTheRecordServesABatch of acquisitions and merged extensions, and comes behind all of them.
 func TestOneLookAtTheRecordServesABatch(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	n := openGated(t, r.url())
 	writeRecord(t, n)
-	var requests []protocol.Request
-	for _, key := range []string{"a", "b", "c"} {
-		req := withRecord(key)
-		req.TTL, req.Timeout = time.Minute, testTimeout
-		requests = append(requests, req)
-	}
-	got := submitTogether(t, n, requests...)
-	for _, to := range got {
+	requests := append(hold(t, n, 2), withRecord("a"), withRecord("b"))
+	requests[0].Epoch, requests[1].Epoch = "e", "e"
+	for _, to := range submitTogether(t, n, requests...) {
 		reply := to.next(t)
 		assert.Equal(t, protocol.Granted, reply.Outcome)
 		assert.Positive(t, reply.Life)
 		assert.Equal(t, "run1/data1", reply.Run)
 	}
-	tail := r.commands("SET", "PTTL e")
-	tail = tail[len(tail)-4:]
-	assert.Equal(t, "1 PTTL e", tail[3])
-	assert.False(t, slices.ContainsFunc(tail[:3], func(s string) bool { return strings.Contains(s, "PTTL") }))
+	var names []string
+	for _, line := range r.commands("EVALSHA", "SET ", "PTTL e") {
+		names = append(names, strings.Fields(line)[1])
+	}
+	assert.Equal(t, []string{"EVALSHA", "SET", "SET", "PTTL"}, names[len(names)-4:])
 }
 
 // TestAGrantIsHeldBackUntilTheRecordWasSeen: the record is read after the grant, and the grant
@@ -112,54 +106,43 @@ func TestAGrantWithoutALookAtTheRecordIsUnknown(t *testing.T) {
 	})
 }
 
-// TestTheRecordAndTheRepliesNameTheServerAlike, and with the data set that it has by now: a failover
-// and failback within the process is noticed on the old connection.
-func TestTheRecordAndTheRepliesNameTheServerAlike(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	n := r.open()
-	who := func() (byReply, byScript string) {
-		time.Sleep(link.IdentityAge) // a failover takes longer
-		byReply = do(t, n, withRecord("k")).Run
-		return byReply, do(t, n, protocol.Request{Op: protocol.OpAdmit, Key: "e", Admit: &protocol.Admission{}}).Run
-	}
-	byReply, byScript := who()
-	assert.Equal(t, byScript, byReply)
-	r.mu.Lock()
-	r.data = "data2"
-	r.mu.Unlock()
-	time.Sleep(link.IdentityAge)
-	assert.ErrorIs(t, do(t, n, withRecord("l")).Err, link.ErrSucceeded, "the vote is not that server's")
-	settled(t, n, "m", func(r protocol.Reply) bool { return r.Run == "run1/data2" })
-	again, again2 := who()
-	assert.Equal(t, "run1/data2", again)
-	assert.Equal(t, again2, again)
+// who returns how a node names its server, by a reply and by the script of the record.
+func who(t *testing.T, n protocol.Node) (byReply, byScript string) {
+	t.Helper()
+	time.Sleep(link.IdentityAge) // a failover takes longer
+	byReply = do(t, n, withRecord("k")).Run
+	return byReply, do(t, n, protocol.Request{Op: protocol.OpAdmit, Key: "e", Admit: &protocol.Admission{}}).Run
 }
 
-// TestAServerWithoutARunIDIsNamedByItsDataSet, by replies and record alike. A process that is started
-// anew has another.
-func TestAServerWithoutARunIDIsNamedByItsDataSet(t *testing.T) {
+// TestTheRecordAndTheRepliesNameTheServerAlike, and with the data set that it has by now: a failover
+// and failback within the process is noticed on the old connection. Without a run_id the data set names
+// the server, and a process that is started anew has another.
+func TestTheRecordAndTheRepliesNameTheServerAlike(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	r.is("")
-	var log logBuffer
-	n := r.open(log.log())
-	assert.Equal(t, "data1/data1", do(t, n, withRecord("k")).Run)
-	assert.Equal(t, "data1/data1", do(t, n, protocol.Request{Op: protocol.OpAdmit, Key: "e", Admit: &protocol.Admission{}}).Run)
-	assert.Equal(t, 1, log.count(n, "its master_replid stands in"))
-	assert.Zero(t, log.count(n, "permit INFO"))
-	assert.Equal(t, 1, r.connections())
-	r.mu.Lock()
-	r.data = "data2"
-	r.mu.Unlock()
-	time.Sleep(link.IdentityAge)
-	assert.ErrorIs(t, do(t, n, withRecord("l")).Err, link.ErrSucceeded)
-	settled(t, n, "m", func(r protocol.Reply) bool { return r.Run == "data2/data2" })
-
+	for runID, names := range map[string][2]string{"run1": {"run1/data1", "run1/data2"}, "": {"data1/data1", "data2/data2"}} {
+		r := newRig(t)
+		r.is(runID)
+		var log logBuffer
+		n := r.open(log.log())
+		for i, name := range names {
+			if i > 0 {
+				r.set(func() { r.data = "data2" })
+				time.Sleep(link.IdentityAge)
+				assert.ErrorIs(t, do(t, n, withRecord("l")).Err, link.ErrSucceeded, "the vote is not that server's")
+				settled(t, n, "m", func(r protocol.Reply) bool { return r.Run == name })
+			}
+			byReply, byScript := who(t, n)
+			assert.Equal(t, name, byReply)
+			assert.Equal(t, name, byScript)
+			assert.Equal(t, i+1, r.connections())
+		}
+		assert.Equal(t, runID == "", log.count(n, "its master_replid stands in") == 1)
+		assert.Zero(t, log.count(n, "permit INFO"))
+	}
 	nameless := newRig(t)
-	nameless.is("")
-	nameless.data = ""
-	n = nameless.open(log.log())
+	nameless.runID, nameless.data = "", ""
+	var log logBuffer
+	n := nameless.open(log.log())
 	assert.Empty(t, do(t, n, withRecord("k")).Run)
 	assert.Equal(t, 1, log.count(n, "nothing that could stand in"))
 }
@@ -171,36 +154,17 @@ func TestARunIDThatAProxyHidesIsAskedOfAScript(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { l.Close() })
-	var dialled atomic.Int32
-	hide := func(b []byte) { // the length is as before
-		if at := bytes.Index(b, []byte("\r\nrun_id:")); at >= 0 {
-			copy(b[at+len("\r\nrun_id:"):], "\r\nwas_id:")
+	forward(t, l, strings.TrimPrefix(s.url(), "redis://"), func(said []byte) { // the length is as before
+		if at := bytes.Index(said, []byte("\r\nrun_id:")); at >= 0 {
+			copy(said[at:], "\r\nwas_id:")
 		}
-	}
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			dialled.Add(1)
-			to, err := net.Dial("tcp", strings.TrimPrefix(s.url(), "redis://"))
-			if err != nil {
-				c.Close()
-				continue
-			}
-			go pipe(to, c, func([]byte) {})
-			go pipe(c, to, hide)
-		}
-	}()
+	})
 	var log logBuffer
 	n := openNode(t, "redis://"+l.Addr().String(), log.log())
-	byReply := do(t, n, withRecord("k"))
-	require.Equal(t, protocol.Granted, byReply.Outcome, byReply.Err)
-	byScript := do(t, n, protocol.Request{Op: protocol.OpAdmit, Key: "e", Admit: &protocol.Admission{}}).Run
-	assert.Equal(t, byScript, byReply.Run)
+	byReply, byScript := who(t, n)
+	assert.Equal(t, byScript, byReply)
 	assert.Regexp(t, "run_id:"+strings.Split(byScript, "/")[0], string(s.do("INFO", "server").([]byte)))
-	assert.EqualValues(t, 1, dialled.Load(), "no connection is ended for that")
+	assert.Len(t, s.clients("redlock"), 1)
 	assert.Zero(t, log.count(n, "run_id"))
 }
 
@@ -209,9 +173,7 @@ func TestAServerThatWasDemotedIsLeft(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	n := r.open()
-	r.mu.Lock()
-	r.demoted = true
-	r.mu.Unlock()
+	r.set(func() { r.demoted = true })
 	time.Sleep(link.IdentityAge)
 	reply := do(t, n, withRecord("k"))
 	assert.Equal(t, protocol.Unknown, reply.Outcome)

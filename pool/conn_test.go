@@ -1,10 +1,9 @@
 package pool
 
 import (
-	"fmt"
+	"errors"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,29 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/pool/internal/link"
 )
-
-func TestRequestsShareOneConnectionAndKeepTheirOrder(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	n := r.open()
-	var last atomic.Int64
-	var wg sync.WaitGroup
-	const count = 5000
-	wg.Add(count)
-	for i := range count {
-		req := acquire(fmt.Sprint("k", i), "v")
-		req.TTL, req.Timeout = time.Minute, testTimeout
-		require.NoError(t, n.Submit(&req, i, receiverFunc(func(slot int, reply protocol.Reply) {
-			defer wg.Done()
-			assert.Equal(t, protocol.Granted, reply.Outcome)
-			assert.Equal(t, int64(slot), last.Add(1)-1, "replies out of order")
-		})))
-	}
-	wg.Wait()
-	assert.Equal(t, 1, r.connections())
-	assert.Len(t, r.Keys(), count)
-}
 
 type receiverFunc func(int, protocol.Reply)
 
@@ -66,54 +44,27 @@ func TestARequestLeftInAHungConnectionDoesNotRunAfterItsRelease(t *testing.T) {
 	for name, runID := range map[string]string{"known": "run1", "without a run_id": ""} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			leavesARequest(t, runID)
+			r := newRig(t)
+			r.is(runID)
+			dialled, breaks := cut()
+			n := r.open(dialled)
+			require.Equal(t, protocol.Granted, do(t, n, acquire("warm", "v")).Outcome)
+			r.hangAt("SET")
+			unknown := submit(t, n, acquire("k", "mine"))
+			undone := submit(t, n, release("k", "mine"))
+			eventually(t, r.hangs, "sent")
+			breaks()
+			assert.Equal(t, protocol.Unknown, unknown.next(t).Outcome)
+			assert.Equal(t, protocol.Unknown, undone.next(t).Outcome)
+			goOn := r.pass("SET")
+			eventually(t, func() bool { return len(r.commands("EVALSHA")) > 0 }, "the release is retried on the new connection")
+			kill := r.commands("CLIENT KILL", "EVALSHA")
+			require.Equal(t, "2 CLIENT KILL ID 1", kill[0], "before anything else is sent")
+			goOn() // the server gets to the old connection's buffer
+			assert.Equal(t, protocol.Granted, do(t, n, acquire("probe", "v")).Outcome)
+			assert.Never(t, func() bool { return r.Exists("k") }, 50*time.Millisecond, 5*time.Millisecond)
 		})
 	}
-}
-
-func leavesARequest(t *testing.T, runID string) {
-	r := newRig(t)
-	r.is(runID)
-	dialled, breaks := cut()
-	n := r.open(dialled)
-	require.Equal(t, protocol.Granted, do(t, n, acquire("warm", "v")).Outcome)
-	r.hangAt("SET")
-	unknown := submit(t, n, acquire("k", "mine"))
-	undone := submit(t, n, release("k", "mine"))
-	eventually(t, func() bool { return r.hangs() }, "sent")
-	breaks()
-	assert.Equal(t, protocol.Unknown, unknown.next(t).Outcome)
-	assert.Equal(t, protocol.Unknown, undone.next(t).Outcome)
-	goOn := r.pass("SET")
-	eventually(t, func() bool { return len(r.commands("EVALSHA")) > 0 }, "the release is retried on the new connection")
-	kill := r.commands("CLIENT KILL", "EVALSHA")
-	require.Equal(t, "2 CLIENT KILL ID 1", kill[0], "before anything else is sent")
-	goOn() // the server gets to the old connection's buffer
-	assert.Equal(t, protocol.Granted, do(t, n, acquire("probe", "v")).Outcome)
-	assert.Never(t, func() bool { return r.Exists("k") }, 50*time.Millisecond, 5*time.Millisecond)
-}
-
-// SCRIPT FLUSH with several requests on their way: each is sent in full, in the
-// order in which they were submitted.
-func TestForgottenScriptsAreSentAgainInTheirOrder(t *testing.T) {
-	t.Parallel()
-	s := newLive(t)
-	s.since("6.2", "CLIENT PAUSE of writes alone")
-	n := openGated(t, s.url())
-	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
-	s.do("SCRIPT", "FLUSH")
-	s.do("CLIENT", "PAUSE", testTimeout.Milliseconds(), "WRITE") // until all are there
-	extend := protocol.Request{Op: protocol.OpExtend, Key: "k", Value: "v", TTL: time.Minute}
-	inspect := protocol.Request{Op: protocol.OpInspect, Key: "k"}
-	got := submitTogether(t, n, extend, inspect, release("k", "v"), inspect)
-	eventually(t, func() bool {
-		return strings.Contains(s.client("redlock")["flags"], "b")
-	}, "sent")
-	s.do("CLIENT", "UNPAUSE")
-	require.Equal(t, protocol.Granted, got[0].next(t).Outcome)
-	assert.Equal(t, "v", got[1].next(t).Value)
-	assert.Equal(t, protocol.Granted, got[2].next(t).Outcome)
-	assert.Empty(t, got[3].next(t).Value)
 }
 
 func TestCloseSettlesEveryRequest(t *testing.T) {
@@ -176,4 +127,74 @@ func TestAnAcquisitionIsNotSentAgain(t *testing.T) {
 	r.fail("EVALSHA", "")
 	assert.Equal(t, protocol.Granted, do(t, n, acquire("probe", "v")).Outcome)
 	assert.False(t, r.Exists("k"))
+}
+
+func TestAReleaseThatDidNotArriveIsMadeLater(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	n := r.open()
+	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
+	addr := r.Addr()
+	r.Close() // keeps its data
+	eventually(t, func() bool {
+		err := try(t, n, acquire("other", "v")).Err
+		return err != nil && strings.Contains(err.Error(), "refused") && !strings.Contains(err.Error(), addr)
+	}, "the node notices; its name stands before the error anyway")
+	needed, needless := release("k", "v"), release("k2", "v")
+	needless.MayHold, needless.Timeout = false, testTimeout
+	require.Error(t, n.Submit(&needed, 0, make(replies, 1)))
+	require.Error(t, n.Submit(&needless, 0, make(replies, 1)))
+	require.NoError(t, r.StartAddr(addr))
+	r.Server().SetPreHook(r.before)
+	eventually(t, func() bool { return !r.Exists("k") }, "the release is retried")
+	require.Equal(t, protocol.Granted, do(t, n, acquire("probe", "v")).Outcome)
+	assert.Len(t, r.commands("EVALSHA"), 1, "and none for a node that never held the value")
+}
+
+// The server answers, but cannot delete just now.
+func TestAReleaseThatIsRefusedWithAnErrorIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	n := r.open()
+	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
+	r.fail("EVALSHA", "NOREPLICAS Not enough good replicas to write.")
+	assert.Equal(t, protocol.Failed, do(t, n, release("k", "v")).Outcome)
+	r.fail("EVALSHA", "")
+	eventually(t, func() bool { return !r.Exists("k") }, "the release is retried")
+	assert.Equal(t, 1, r.connections())
+}
+
+func TestAStalledServerIsGivenUpAndFailsFast(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	n := r.open(StallTimeout(100*time.Millisecond), DialTimeout(50*time.Millisecond))
+	answers(t, n)
+	for _, cmd := range []string{"SET", "CLIENT"} { // so that no handshake succeeds either
+		r.hangAt(cmd)
+	}
+	start := time.Now()
+	reply := do(t, n, acquire("k", "v"))
+	assert.Equal(t, protocol.Unknown, reply.Outcome, "it was sent, and may yet be run")
+	assert.ErrorIs(t, reply.Err, ErrStalled)
+	assert.GreaterOrEqual(t, time.Since(start), 100*time.Millisecond)
+
+	eventually(t, func() bool {
+		return errors.Is(try(t, n, acquire("k2", "v")).Err, link.ErrHandshake)
+	}, "requests fail at once while the server is known to hang")
+
+	r.goOn()
+	eventually(t, func() bool { return try(t, n, release("none", "v")).Outcome == protocol.Refused }, "the node comes back by itself")
+}
+
+func TestASlowServerThatAnswersIsNotStalled(t *testing.T) {
+	t.Parallel()
+	patiently(t, "the connection stays", func(stall time.Duration) bool {
+		r := newRig(t)
+		n := r.open(StallTimeout(stall))
+		answers(t, n)
+		// Idle for longer than the timeout: nothing is outstanding, so nothing is
+		// stalled. The wait is the thing under test, not a synchronisation.
+		<-time.After(2 * stall)
+		return do(t, n, acquire("again", "v")).Outcome == protocol.Granted && r.connections() == 1
+	})
 }

@@ -36,18 +36,6 @@ func newTLSRig(t *testing.T) (*rig, *x509.CertPool) {
 	return r, roots
 }
 
-func TestTLS(t *testing.T) {
-	t.Parallel()
-	r, roots := newTLSRig(t)
-	url := "rediss://" + r.Addr()
-	assert.ErrorContains(t, trouble(t, openNode(t, url), acquire("k", "v")), "TLS: its certificate is signed by an authority that is not trusted here")
-
-	n := openNode(t, url, TLS(&tls.Config{RootCAs: roots, ServerName: "example.com"}))
-	assert.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
-	byAddress := openNode(t, url, TLS(&tls.Config{RootCAs: roots}))
-	assert.Equal(t, protocol.Refused, do(t, byAddress, acquire("k", "v")).Outcome, "127.0.0.1 is in the certificate")
-}
-
 // TestEachConnectionAsksForItsTLSConfiguration, so that authorities can be replaced.
 func TestEachConnectionAsksForItsTLSConfiguration(t *testing.T) {
 	t.Parallel()
@@ -61,35 +49,19 @@ func TestEachConnectionAsksForItsTLSConfiguration(t *testing.T) {
 	}))
 	says := func(want string) {
 		t.Helper()
-		assert.Eventually(t, func() bool { return strings.Contains(trouble(t, n, acquire("k", "v")).Error(), want) }, testTimeout, time.Millisecond)
+		eventually(t, func() bool { return strings.Contains(trouble(t, n, acquire("k", "v")).Error(), want) }, want)
 	}
 	says("signed by an authority that is not trusted here")
 	is(func() (*tls.Config, error) { return nil, errors.New("not now") })
 	says("TLS configuration: not now")
 	is(func() (*tls.Config, error) { return nil, nil })
 	says("neither a configuration nor an error")
+	is(func() (*tls.Config, error) { return &tls.Config{RootCAs: roots, ServerName: "elsewhere.test"}, nil })
+	says("not elsewhere.test")
 	good := &tls.Config{RootCAs: roots}
 	is(func() (*tls.Config, error) { return good, nil })
-	require.Eventually(t, func() bool {
-		r, to := acquire("k", "v"), make(replies, 1)
-		r.TTL, r.Timeout = time.Minute, testTimeout
-		return n.Submit(&r, 0, to) == nil && to.next(t).Outcome == protocol.Granted
-	}, testTimeout, time.Millisecond)
+	eventually(t, func() bool { return try(t, n, acquire("k", "v")).Outcome == protocol.Granted }, "127.0.0.1 is in the certificate")
 	assert.Empty(t, good.ServerName, "it is not changed")
-}
-
-// TestAFunctionOfTheTLSConfigurationThatHangsHoldsUpNothing.
-func TestAFunctionOfTheTLSConfigurationThatHangsHoldsUpNothing(t *testing.T) {
-	t.Parallel()
-	r, _ := newTLSRig(t)
-	hang := make(chan struct{})
-	defer close(hang)
-	n := openNode(t, "rediss://"+r.Addr(), DialTimeout(20*time.Millisecond), TLS(&tls.Config{
-		InsecureSkipVerify: true,
-		VerifyConnection:   func(tls.ConnectionState) error { <-hang; return nil },
-	}))
-	assert.Error(t, trouble(t, n, acquire("k", "v")))
-	require.NoError(t, n.Close())
 }
 
 // TestAPortWithoutTLSIsExplained, whether the server hangs up or answers in its own protocol.
@@ -160,12 +132,15 @@ func TestAServerThatHangsUpIsQuoted(t *testing.T) {
 	}
 }
 
+// TestADialThatHangsHoldsUpNothing, and there is no other before it returns.
 func TestADialThatHangsHoldsUpNothing(t *testing.T) {
 	t.Parallel()
 	hang := make(chan struct{})
 	dialled := make(chan redis.Conn, 1)
+	var calls atomic.Int64
 	r := newRig(t)
 	n, err := FromDial("deaf", func(context.Context) (redis.Conn, error) {
+		calls.Add(1)
 		<-hang
 		c, err := redis.Dial("tcp", r.Addr())
 		dialled <- c
@@ -175,27 +150,27 @@ func TestADialThatHangsHoldsUpNothing(t *testing.T) {
 	err = trouble(t, n, acquire("k", "v"))
 	assert.ErrorIs(t, err, link.ErrHandshake)
 	assert.ErrorIs(t, err, ErrStalled, "which is how programs know it")
+	eventually(t, func() bool { return errors.Is(trouble(t, n, acquire("k", "v")), errDialling) }, "a second attempt is made")
 	require.NoError(t, n.Close())
+	assert.EqualValues(t, 1, calls.Load())
 	close(hang)
 	late := <-dialled
 	eventually(t, func() bool { return late.Err() != nil }, "the late connection is closed")
-}
 
-// TestNetDialMakesTheConnections: what follows on them is as without it.
-func TestNetDialMakesTheConnections(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.RequireAuth("hunter2")
-	var dialled atomic.Value
-	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
-		dialled.Store(network + " " + address)
-		return new(net.Dialer).DialContext(ctx, "tcp", r.Addr())
+	secure, _ := newTLSRig(t)
+	hang = make(chan struct{})
+	defer close(hang)
+	for name, opt := range map[string]Option{
+		"NetDial":     NetDial(func(context.Context, string, string) (net.Conn, error) { <-hang; return nil, net.ErrClosed }),
+		"Credentials": Credentials(func(context.Context, string) (user, password string, err error) { <-hang; return }),
+		"TLS": TLS(&tls.Config{
+			InsecureSkipVerify: true, VerifyConnection: func(tls.ConnectionState) error { <-hang; return nil },
+		}),
+	} {
+		n := openNode(t, "rediss://"+secure.Addr(), DialTimeout(20*time.Millisecond), opt)
+		assert.Error(t, trouble(t, n, acquire("k", "v")), name)
+		require.NoError(t, n.Close())
 	}
-	n := openNode(t, "redis://:hunter2@elsewhere:1234/3", NetDial(dial))
-	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
-	assert.Equal(t, "tcp elsewhere:1234", dialled.Load())
-	assert.Equal(t, "elsewhere:1234/3", n.String())
-	assert.True(t, r.DB(3).Exists("k"))
 }
 
 // descriptorEnv has the URL of the server for the process of TestADialFunctionMayAskForTheDescriptor.
@@ -253,23 +228,4 @@ func askForTheDescriptor(t *testing.T, url string) {
 	ownTLS = false // its handshake would be another story
 	deaf := openNode(t, "redis://"+l.Addr().String(), dial, DialTimeout(20*time.Millisecond))
 	assert.ErrorIs(t, trouble(t, deaf, acquire("k", "v")), ErrStalled)
-}
-
-func TestDialsThatHangDoNotCollect(t *testing.T) {
-	t.Parallel()
-	hang := make(chan struct{})
-	var calls atomic.Int64
-	n, err := FromDial("deaf", func(context.Context) (redis.Conn, error) {
-		calls.Add(1)
-		<-hang
-		return nil, errors.New("too late")
-	}, DialTimeout(time.Millisecond))
-	require.NoError(t, err)
-	eventually(t, func() bool {
-		req := acquire("k", "v")
-		return errors.Is(n.Submit(&req, 0, make(replies, 1)), errDialling)
-	}, "a second attempt is made")
-	assert.EqualValues(t, 1, calls.Load())
-	require.NoError(t, n.Close())
-	close(hang)
 }

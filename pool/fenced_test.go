@@ -177,24 +177,6 @@ func TestEachOfABatchHasItsOwnAnswer(t *testing.T) {
 	assert.Equal(t, want, got)
 }
 
-// TestABrokenConnectionLeavesTheLockUnknown, whichever of the answers have come.
-func TestABrokenConnectionLeavesTheLockUnknown(t *testing.T) {
-	t.Parallel()
-	for _, at := range []string{"SET", "ZADD", "PEXPIRE"} {
-		dialled, breaks := cut()
-		r, n := newPlainRig(t, dialled)
-		r.hangAt(at)
-		to := submit(t, n, judged("k", time.Now().UnixMicro()))
-		eventually(t, r.hangs, "it hangs")
-		breaks()
-		assert.Equal(t, protocol.Unknown, to.next(t).Outcome, at)
-		r.goOn()
-		eventually(t, func() bool { return r.connections() > 1 && n.(*node).Connected() }, "it connects again")
-		require.Equal(t, protocol.Granted, do(t, n, acquire("next", "v")).Outcome)
-		assert.Empty(t, to, "a second reply")
-	}
-}
-
 // TestWithoutTheRightToZADDThereIsNoToken, and the error says why.
 func TestWithoutTheRightToZADDThereIsNoToken(t *testing.T) {
 	t.Parallel()

@@ -156,33 +156,17 @@ func endless(begin, rest string) func(io.Writer) error {
 	}
 }
 
-// outrageous are replies that are over the bounds.
-var outrageous = map[string]string{
-	"a string that makes make panic": "$9223372036854775807\r\n",
-	"a string of 8 GB":               "$8002732032\r\n",
-	"a string of a byte too much":    fmt.Sprintf("$%d\r\n", maxString+1),
-	"an array of 16 GB":              "*1000000000\r\n",
-	"an array that panics":           "*9223372036854775807\r\n",
-	"a line without an end":          "-" + strings.Repeat("x", 1<<14),
-}
-
 // maxString is how long a string of a server may be.
 const maxString = 1 << 20
 
-// hostileStreams are streams that no client may read to the end. Without the bounds most of them end
-// the process that runs the tests.
-func hostileStreams() map[string]func(io.Writer) error {
-	streams := map[string]func(io.Writer) error{
-		"an endless status":   endless("+", "x"),
-		"an endless error":    endless("-ERR ", "x "),
-		"an endless length":   endless("$", "0"),
-		"endless nesting":     endless("", "*1\r\n"),
-		"an array of strings": endless("*65536\r\n", "$1000000\r\n"+strings.Repeat("x", 1_000_000)+"\r\n"),
-	}
-	for name, stream := range outrageous {
-		streams[name] = text(stream)
-	}
-	return streams
+// hostileStreams are streams that no client may read to the end; package wire has tests of the bounds.
+// Without them most of these end the process that runs the tests.
+var hostileStreams = map[string]func(io.Writer) error{
+	"a string that makes make panic": text("$9223372036854775807\r\n"),
+	"an array of 16 GB":              text("*1000000000\r\n"),
+	"an endless error":               endless("-ERR ", "x "),
+	"endless nesting":                endless("", "*1\r\n"),
+	"an array of strings":            endless("*65536\r\n", "$1000000\r\n"+strings.Repeat("x", 1_000_000)+"\r\n"),
 }
 
 // onlyBounds are options with which nothing but the bounds ends a connection.
@@ -190,52 +174,44 @@ func onlyBounds() []Option { return []Option{StallTimeout(time.Hour), DialTimeou
 
 func TestAServerThatSendsTooMuchLosesItsConnection(t *testing.T) {
 	t.Parallel()
-	for name, stream := range hostileStreams() {
-		for _, at := range []string{"AUTH", "CLIENT SETNAME", "INFO", "ROLE"} {
+	fails := func(t *testing.T, h *hostile) {
+		assert.ErrorIs(t, trouble(t, openNode(t, h.url(), onlyBounds()...), acquire("k", "v")), ErrReplyTooLarge)
+	}
+	for name, stream := range hostileStreams {
+		for at, meet := range map[string]func(t *testing.T, h *hostile){
+			"AUTH": fails, "CLIENT SETNAME": fails, "INFO": fails, "ROLE": fails,
+			"CLIENT KILL": func(t *testing.T, h *hostile) {
+				n := openNode(t, h.url(), onlyBounds()...)
+				assert.Equal(t, protocol.Unknown, do(t, n, acquire("k", "v")).Outcome)
+			},
+			"SET": func(t *testing.T, h *hostile) {
+				reply := do(t, openNode(t, h.url(), onlyBounds()...), acquire("k", "v"))
+				assert.Equal(t, protocol.Unknown, reply.Outcome)
+				assert.ErrorIs(t, reply.Err, ErrReplyTooLarge)
+			},
+			"SUBSCRIBE": func(t *testing.T, h *hostile) {
+				n := openNode(t, h.url(), onlyBounds()...)
+				wait(t, n, "k")
+				assert.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome, "on the other connection")
+			},
+			"GET k": func(t *testing.T, h *hostile) { // of a tool
+				_, dial, err := Dialer(h.url(), onlyBounds()...)
+				require.NoError(t, err)
+				c, err := dial(t.Context())
+				require.NoError(t, err)
+				defer c.Close()
+				defer time.AfterFunc(testTimeout, func() { c.Close() }).Stop()
+				_, err = c.Do("GET", "k")
+				assert.ErrorIs(t, err, ErrReplyTooLarge)
+			},
+		} {
 			t.Run(name+" to "+at, func(t *testing.T) {
 				t.Parallel()
 				h := newHostile(t, at, stream)
-				err := trouble(t, openNode(t, h.url(), onlyBounds()...), acquire("k", "v"))
-				assert.ErrorIs(t, err, ErrReplyTooLarge)
+				meet(t, h)
 				h.gone(t)
 			})
 		}
-		t.Run(name+" to CLIENT KILL", func(t *testing.T) {
-			t.Parallel()
-			h := newHostile(t, "CLIENT KILL", stream)
-			n := openNode(t, h.url(), onlyBounds()...)
-			assert.Equal(t, protocol.Unknown, do(t, n, acquire("k", "v")).Outcome)
-			h.gone(t)
-		})
-		t.Run(name+" to SET", func(t *testing.T) {
-			t.Parallel()
-			h := newHostile(t, "SET", stream)
-			reply := do(t, openNode(t, h.url(), onlyBounds()...), acquire("k", "v"))
-			assert.Equal(t, protocol.Unknown, reply.Outcome)
-			assert.ErrorIs(t, reply.Err, ErrReplyTooLarge)
-			h.gone(t)
-		})
-		t.Run(name+" to SUBSCRIBE", func(t *testing.T) {
-			t.Parallel()
-			h := newHostile(t, "SUBSCRIBE", stream)
-			n := openNode(t, h.url(), onlyBounds()...)
-			wait(t, n, "k")
-			h.gone(t)
-			assert.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome, "on the other connection")
-		})
-		t.Run(name+" to a tool", func(t *testing.T) {
-			t.Parallel()
-			h := newHostile(t, "GET", stream)
-			_, dial, err := Dialer(h.url(), onlyBounds()...)
-			require.NoError(t, err)
-			c, err := dial(t.Context())
-			require.NoError(t, err)
-			defer c.Close()
-			defer time.AfterFunc(testTimeout, func() { c.Close() }).Stop()
-			_, err = c.Do("GET", "k")
-			assert.ErrorIs(t, err, ErrReplyTooLarge)
-			h.gone(t)
-		})
 	}
 }
 
@@ -243,34 +219,24 @@ func TestAServerThatSendsTooMuchLosesItsConnection(t *testing.T) {
 // connection, so that what is wrong with one key does not end that as well.
 func TestWhatATooLargeReplyWasAskedByIsNotAskedAgain(t *testing.T) {
 	t.Parallel()
-	releaseHeld := func(key, value string) protocol.Request {
-		r := release(key, value)
-		r.Held, r.TTL, r.Timeout = true, time.Minute, testTimeout
-		return r
+	requests := []protocol.Request{lookAt("k0", "v0"), lookAt("k1", "v1")}
+	h := newHostile(t, " 2 k0 k1 ", text("$8002732032\r\n"))
+	n := openGated(t, h.url(), onlyBounds()...)
+	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
+	for _, to := range submitTogether(t, n, requests...) {
+		assert.ErrorIs(t, to.next(t).Err, ErrReplyTooLarge)
 	}
-	for name, requests := range map[string][]protocol.Request{
-		"looks":      {lookAt("k0", "v0"), lookAt("k1", "v1")},
-		"extensions": {extend("k0", "v0"), extend("k1", "v1")},
-		"releases":   {releaseHeld("k0", "v0"), releaseHeld("k1", "v1")},
-	} {
-		h := newHostile(t, " 2 k0 k1 ", text("$8002732032\r\n"))
-		n := openGated(t, h.url(), onlyBounds()...)
-		require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome, name)
-		for _, to := range submitTogether(t, n, requests...) {
-			assert.ErrorIs(t, to.next(t).Err, ErrReplyTooLarge)
-		}
-		h.gone(t)
-		eventually(t, func() bool { return h.ids.Load() == 2 && n.(*node).Connected() }, "it connects again")
-		grantedTogether(t, n, requests)
-		require.NoError(t, n.Close())
-		assert.Empty(t, h.left)
-	}
+	h.gone(t)
+	eventually(t, func() bool { return h.ids.Load() == 2 && n.(*node).Connected() }, "it connects again")
+	grantedTogether(t, n, requests)
+	require.NoError(t, n.Close())
+	assert.Empty(t, h.left)
 }
 
 // Two of five servers send too much, at one stage of a connection or another. The test is not
 // parallel, because it measures what the process allocates.
 func TestALockOutlivesTwoHostileServers(t *testing.T) {
-	for name, stream := range hostileStreams() {
+	for name, stream := range hostileStreams {
 		for _, at := range []string{"AUTH", "SET", "SUBSCRIBE"} {
 			t.Run(name+" to "+at, func(t *testing.T) {
 				two := []*hostile{
@@ -313,35 +279,26 @@ func TestALockOutlivesTwoHostileServers(t *testing.T) {
 // panic must not end the process.
 func TestAPanicOnADialFunctionsConnectionEndsOnlyThat(t *testing.T) {
 	t.Parallel()
-	for _, reply := range []string{"$9223372036854775807\r\n", "*9223372036854775807\r\n"} {
-		open := func(t *testing.T, h *hostile) protocol.Node {
-			n, err := FromDial("dial", func(context.Context) (redis.Conn, error) {
-				return redis.Dial("unix", h.Addr().String())
-			}, onlyBounds()...)
-			require.NoError(t, err)
-			t.Cleanup(func() { n.Close() })
-			return n
-		}
-		t.Run("handshake", func(t *testing.T) {
-			t.Parallel()
-			assert.ErrorIs(t, trouble(t, open(t, newHostile(t, "ROLE", text(reply))), acquire("k", "v")), wire.ErrUnexpected)
-		})
-		t.Run("request", func(t *testing.T) {
-			t.Parallel()
-			got := do(t, open(t, newHostile(t, "SET", text(reply))), acquire("k", "v"))
-			assert.Equal(t, protocol.Unknown, got.Outcome)
-			assert.ErrorIs(t, got.Err, wire.ErrUnexpected)
-		})
-		t.Run("hints", func(t *testing.T) {
-			t.Parallel()
-			hints := "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n" + reply
-			h := newHostile(t, "SUBSCRIBE", text(hints))
-			n := open(t, h)
-			wait(t, n, "k")
-			h.gone(t)
-			assert.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome, "on the other connection")
-		})
+	const reply = "$9223372036854775807\r\n"
+	open := func(at, says string) (protocol.Node, *hostile) {
+		h := newHostile(t, at, text(says))
+		n, err := FromDial("dial", func(context.Context) (redis.Conn, error) {
+			return redis.Dial("unix", h.Addr().String())
+		}, onlyBounds()...)
+		require.NoError(t, err)
+		t.Cleanup(func() { n.Close() })
+		return n, h
 	}
+	n, _ := open("ROLE", reply) // of the handshake
+	assert.ErrorIs(t, trouble(t, n, acquire("k", "v")), wire.ErrUnexpected)
+	n, _ = open("SET", "*9223372036854775807\r\n")
+	got := do(t, n, acquire("k", "v"))
+	assert.Equal(t, protocol.Unknown, got.Outcome)
+	assert.ErrorIs(t, got.Err, wire.ErrUnexpected)
+	n, h := open("SUBSCRIBE", "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n"+reply)
+	wait(t, n, "k")
+	h.gone(t)
+	assert.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome, "on the other connection")
 }
 
 // FuzzNode has a server answer one command with anything, and hang up.
@@ -350,10 +307,8 @@ func FuzzNode(f *testing.F) {
 		"AUTH", "CLIENT SETNAME", "CLIENT ID", "INFO", "ROLE", "SCRIPT", "CLIENT KILL", "SET", "EVALSHA", "SUBSCRIBE",
 	}
 	for stage := range stages {
-		for _, stream := range outrageous {
-			f.Add(uint8(stage), []byte(stream))
-		}
 		for _, stream := range []string{
+			"$9223372036854775807\r\n", "$8002732032\r\n", "*9223372036854775807\r\n", "*1000000000\r\n", "-" + strings.Repeat("x", 1<<14),
 			"", "+OK\r\n-ERR no\r\n:-42\r\n", "$-1\r\n*-1\r\n", "*2\r\n:1\r\n$1\r\nx\r\n", "+OK\r\n$10\r\nabc", "+OK\r\n%1\r\n",
 			"*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n*1\r\n$1\r\nk\r\n",
 		} {
@@ -370,44 +325,40 @@ func FuzzNode(f *testing.F) {
 			wait(t, n, "k")
 			h.gone(t)
 		}
-		for _, r := range []protocol.Request{acquire("k", "v"), release("k", "v")} {
-			r.TTL, r.Timeout = time.Second, testTimeout
-			to := make(replies, 2)
-			if n.Submit(&r, 0, to) != nil {
-				continue
-			}
-			reply := to.next(t)
-			if at == "SET" && r.Op == protocol.OpAcquire {
-				assert.Equal(t, bytes.HasPrefix(stream, []byte("+OK\r\n")), reply.Outcome == protocol.Granted)
-			}
-			assert.Empty(t, to, "a second reply")
+		if reply := try(t, n, acquire("k", "v")); at == "SET" {
+			assert.Equal(t, bytes.HasPrefix(stream, []byte("+OK\r\n")), reply.Outcome == protocol.Granted)
 		}
+		try(t, n, release("k", "v"))
 		require.NoError(t, n.Close())
 		runtime.ReadMemStats(&after)
 		assert.Less(t, (after.TotalAlloc-before.TotalAlloc)>>20, uint64(32), "MiB")
 	})
 }
 
-// TestALongValueCostsNoConnection: an Inspect, and a look at the record, meet values that other clients
-// wrote, of any length.
+// TestALongValueCostsNoConnection: an Inspect, and looks at locks and at the record, meet values that other
+// clients wrote, of any length.
 func TestALongValueCostsNoConnection(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
-	n := openNode(t, s.url())
-	s.do("SET", "fits", strings.Repeat("x", 1<<16))
-	s.do("SET", "long", strings.Repeat("x", 2*maxString))
-	inspect := func(key string) protocol.Reply {
-		return do(t, n, protocol.Request{Op: protocol.OpInspect, Key: key})
-	}
-	assert.Len(t, inspect("fits").Value, 1<<16)
+	n := openGated(t, s.url())
+	do(t, n, acquire("k0", "v0"))
 	connection := s.client("redlock")["id"]
-	reply := inspect("long")
-	assert.Equal(t, protocol.Failed, reply.Outcome)
-	assert.ErrorContains(t, reply.Err, "2097152 bytes")
-	reply = do(t, n, protocol.Request{Op: protocol.OpAdmit, Key: "long", Admit: &protocol.Admission{}})
-	assert.Equal(t, protocol.Failed, reply.Outcome)
-	assert.ErrorContains(t, reply.Err, "2097152 bytes")
-	assert.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
+	looks := []protocol.Request{lookAt("k0", "v0")}
+	for i := 1; i < 6; i++ {
+		key, value := keyAndValue(i)
+		s.do("SET", key, strings.Repeat("x", 2*maxString), "PX", 90_000)
+		looks = append(looks, lookAt(key, value))
+	}
+	for i, to := range submitTogether(t, n, looks...) {
+		assert.Equal(t, i == 0, to.next(t).Outcome == protocol.Granted)
+	}
+	for _, ask := range []protocol.Request{
+		{Op: protocol.OpInspect, Key: "k1"}, {Op: protocol.OpAdmit, Key: "k1", Admit: &protocol.Admission{}},
+	} {
+		assert.ErrorContains(t, trouble(t, n, ask), "2097152 bytes")
+	}
+	s.do("SET", "fits", strings.Repeat("x", 1<<16))
+	assert.Len(t, do(t, n, protocol.Request{Op: protocol.OpInspect, Key: "fits"}).Value, 1<<16)
 	assert.Equal(t, connection, s.client("redlock")["id"])
 }
 

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -56,6 +57,15 @@ func (s live) since(version, what string) {
 	if info := string(s.do("INFO", "server").([]byte)); strings.Contains(info, "\nredis_version:"+older) {
 		s.t.Skip("since Redis "+version+":", what)
 	}
+}
+
+// calls is how often the server has run a command.
+func (s live) calls(command string) int {
+	s.t.Helper()
+	_, after, _ := strings.Cut(string(s.do("INFO", "commandstats").([]byte)), "cmdstat_"+command+":calls=")
+	digits, _, _ := strings.Cut(after, ",")
+	n, _ := strconv.Atoi(digits)
+	return n
 }
 
 // A client is a line of CLIENT LIST.

@@ -127,52 +127,37 @@ func TestMergedRequestsAnswerAsSingleOnes(t *testing.T) {
 	}
 }
 
-// TestMergedExtensionsAreConfirmed, as other votes are, by one look at the record behind them.
-func TestMergedExtensionsAreConfirmed(t *testing.T) {
+// TestNothingIsMergedWhereThatFails, as without a right or when the script is lost: each is sent by itself,
+// and all that follow, until the next connection.
+func TestNothingIsMergedWhereThatFails(t *testing.T) {
 	t.Parallel()
-	s := newLive(t)
-	n := openGated(t, s.url())
-	writeRecord(t, n)
-	requests := hold(t, n, 3)
-	for i := range requests {
-		requests[i].Epoch = "e"
-	}
-	s.do("CONFIG", "RESETSTAT")
-	for _, to := range submitTogether(t, n, requests...) {
-		reply := to.next(t)
-		assert.Equal(t, protocol.Granted, reply.Outcome)
-		assert.Positive(t, reply.Life)
-		assert.NotEmpty(t, reply.Run)
-	}
-	assert.Equal(t, 1, s.calls("evalsha"))
-}
+	for name, prepare := range map[string]func(s live, user string){
+		"without a right":    func(s live, user string) { s.do("ACL", "SETUSER", user, "-mget") },
+		"the script is lost": func(s live, _ string) { s.do("SCRIPT", "FLUSH") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newLive(t)
+			n := openGated(t, s.as("some", "~*", "+@all"))
+			extensions := hold(t, n, 3)
+			prepare(s, "some")
+			grantedTogether(t, n, extensions)
+			s.do("CONFIG", "RESETSTAT")
+			grantedTogether(t, n, extensions)
+			assert.Equal(t, 3, s.calls("evalsha"))
+			assert.Greater(t, s.ttl("k2"), 30*time.Second)
+			grantedTogether(t, n, releases(3))
+			assert.Equal(t, int64(0), s.do("DBSIZE"))
 
-// TestMergedExtensionsOutliveALostScript: each is sent by itself, and all that follow, until the
-// next connection has the script again.
-func TestMergedExtensionsOutliveALostScript(t *testing.T) {
-	t.Parallel()
-	s := newLive(t)
-	n := openGated(t, s.url())
-	requests := hold(t, n, 3)
-	s.do("SCRIPT", "FLUSH")
-	for range 2 {
-		grantedTogether(t, n, requests)
+			s.do("ACL", "SETUSER", "some", "+mget")
+			s.do("CLIENT", "KILL", "ID", s.client("redlock")["id"])
+			eventually(t, func() bool { return try(t, n, protocol.Request{Op: protocol.OpInspect, Key: "k"}).Err == nil }, "connected again")
+			extensions = hold(t, n, 3)
+			s.do("CONFIG", "RESETSTAT")
+			grantedTogether(t, n, extensions)
+			assert.Equal(t, 1, s.calls("evalsha"))
+		})
 	}
-	assert.Greater(t, s.ttl("k2"), 30*time.Second)
-	s.do("CLIENT", "KILL", "ID", s.client("redlock")["id"])
-	eventually(t, func() bool { return outcome(n, requests[0]) == protocol.Granted }, "connected again")
-	s.do("CONFIG", "RESETSTAT")
-	grantedTogether(t, n, requests)
-	assert.Equal(t, 1, s.calls("evalsha"))
-}
-
-// outcome is that of a request to a node that may be offline.
-func outcome(n protocol.Node, r protocol.Request) protocol.Outcome {
-	to := make(replies, 1)
-	if n.Submit(&r, 0, to) != nil {
-		return protocol.Failed
-	}
-	return (<-to).Outcome
 }
 
 // TestAForbiddenKeyIsNoOthersTrouble: a server refuses a script as a whole if one of its keys is
@@ -270,35 +255,6 @@ func lookAt(key, value string) protocol.Request {
 	return watching(protocol.Request{Op: protocol.OpLook, Key: key, Value: value, Timeout: testTimeout})
 }
 
-// TestLooksAtLongValuesCostNoConnection: whoever may write to locks' keys could end them all, if looks
-// answered with the values.
-func TestLooksAtLongValuesCostNoConnection(t *testing.T) {
-	t.Parallel()
-	s := newLive(t)
-	n := openGated(t, s.url())
-	hold(t, n, 6)
-	connection := s.client("redlock")["id"]
-	var looks []protocol.Request
-	for i := range 6 {
-		key, value := keyAndValue(i)
-		if i > 0 {
-			s.do("SET", key, strings.Repeat("x", 2*(1<<20)), "PX", 90_000)
-		}
-		looks = append(looks, lookAt(key, value))
-	}
-	for i, to := range submitTogether(t, n, looks...) {
-		reply := to.next(t)
-		if i == 0 {
-			assert.Equal(t, protocol.Granted, reply.Outcome)
-			continue
-		}
-		assert.Equal(t, protocol.Refused, reply.Outcome)
-		assert.Positive(t, reply.TTL)
-		assert.Equal(t, protocol.Refused, do(t, n, looks[i]).Outcome, "alone")
-	}
-	assert.Equal(t, connection, s.client("redlock")["id"])
-}
-
 // releases returns the releases of locks that hold has taken.
 func releases(keys int) (all []protocol.Request) {
 	for i := range keys {
@@ -327,21 +283,4 @@ func TestMergedReleasesOfABrokenConnectionAreSentAgain(t *testing.T) {
 	eventually(t, func() bool { return len(r.commands("EVALSHA")) > 1 }, "once on each connection")
 	assert.Contains(t, r.commands("EVALSHA")[1], " 3 k0 k1 k2 ")
 	eventually(t, func() bool { return !r.Exists("k0") && !r.Exists("k1") && !r.Exists("k2") }, "they are released")
-}
-
-// TestNothingIsMergedWhereReadingManyKeysIsForbidden: it is tried once on a connection.
-func TestNothingIsMergedWhereReadingManyKeysIsForbidden(t *testing.T) {
-	t.Parallel()
-	s := newLive(t)
-	n := openGated(t, s.as("some", "~*", "+@all", "-mget"))
-	for first := 1; first >= 0; first-- {
-		extensions := hold(t, n, 3)
-		s.do("CONFIG", "RESETSTAT")
-		grantedTogether(t, n, extensions)
-		assert.Equal(t, first+3, s.calls("evalsha"))
-		s.do("CONFIG", "RESETSTAT")
-		grantedTogether(t, n, releases(3))
-		assert.Equal(t, 3, s.calls("evalsha"))
-		assert.Equal(t, int64(0), s.do("DBSIZE"))
-	}
 }

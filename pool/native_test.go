@@ -1,28 +1,16 @@
 package pool
 
 import (
-	"fmt"
-	"regexp"
-	"strconv"
+	"cmp"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redquorum/redquorum/internal/fleet"
-	need "github.com/redquorum/redquorum/internal/need"
 	"github.com/redquorum/redquorum/internal/protocol"
 )
-
-// newNativeRig is a rig that knows one of the commands that compare and delete.
-func newNativeRig(t *testing.T, command string) *rig {
-	r := newRig(t)
-	r.native = command
-	return r
-}
 
 // releases returns how the rig was asked to release a key: the commands in their order.
 func (r *rig) releases(key string) (commands []string) {
@@ -47,43 +35,33 @@ func fencedRelease(key, value string, token int64) protocol.Request {
 	return r
 }
 
+// TestALockIsReleasedByTheServersOwnCommand. What that refuses is left to the script, which tells more.
 func TestALockIsReleasedByTheServersOwnCommand(t *testing.T) {
 	t.Parallel()
-	for native, want := range map[string]string{"": "EVALSHA", "DELEX": "DELEX", "DELIFEQ": "DELIFEQ"} {
-		r := newNativeRig(t, native)
+	const holder = "0123456789abcdef0123456789abcdef01234567 since web-3"
+	for _, native := range []string{"", "DELEX", "DELIFEQ"} {
+		r := newRig(t)
+		r.native = native
 		n := r.open()
 		for _, ask := range []protocol.Request{held("k", "v w"), fencedRelease("k", "v w", time.Now().UnixMicro())} {
 			before := len(r.releases("k"))
 			require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v w")).Outcome)
-			reply := do(t, n, ask)
-			assert.Equal(t, protocol.Reply{Outcome: protocol.Granted, Run: "run1/data1"}, reply, native)
+			assert.Equal(t, protocol.Reply{Outcome: protocol.Granted, Run: "run1/data1"}, do(t, n, ask), native)
 			assert.False(t, r.Exists("k"), native)
-			assert.Equal(t, []string{want}, r.releases("k")[before:], native)
+			assert.Equal(t, []string{cmp.Or(native, "EVALSHA")}, r.releases("k")[before:])
 		}
-	}
-}
-
-// TestARefusedDeletionIsLeftToTheScript, which tells what the deletion does not.
-func TestARefusedDeletionIsLeftToTheScript(t *testing.T) {
-	t.Parallel()
-	const holder = "0123456789abcdef0123456789abcdef01234567 since web-3"
-	for _, native := range []string{"DELEX", "DELIFEQ"} {
-		r := newNativeRig(t, native)
-		n := r.open()
-		require.Equal(t, protocol.Granted, do(t, n, acquire("k", holder)).Outcome)
-		reply := do(t, n, held("k", "v"))
-		assert.Equal(t, protocol.Refused, reply.Outcome)
-		assert.Equal(t, "since web-3", reply.Owner)
-		assert.Equal(t, 10*time.Second, reply.TTL)
-		assert.Equal(t, []string{native, "EVALSHA"}, r.releases("k"))
-
-		likely := release("k", "v") // to be refused
-		assert.Equal(t, reply, do(t, n, likely))
-		assert.Equal(t, []string{native, "EVALSHA", "EVALSHA"}, r.releases("k"), "one round trip")
-
+		if native == "" {
+			continue
+		}
+		require.Equal(t, protocol.Granted, do(t, n, acquire("k2", holder)).Outcome)
+		reply := do(t, n, held("k2", "v"))
+		assert.Equal(t, protocol.Reply{
+			Outcome: protocol.Refused, Owner: "since web-3", TTL: 10 * time.Second, Run: "run1/data1",
+		}, reply)
+		assert.Equal(t, reply, do(t, n, release("k2", "v")))
+		assert.Equal(t, []string{native, "EVALSHA", "EVALSHA"}, r.releases("k2"), "what is likely to be refused takes one round trip")
 		r.HSet("wrong", "field", "value")
 		assert.ErrorIs(t, trouble(t, n, held("wrong", "v")), ErrWrongType)
-		assert.True(t, r.Exists("k"))
 	}
 }
 
@@ -91,7 +69,8 @@ func TestARefusedDeletionIsLeftToTheScript(t *testing.T) {
 // counter.
 func TestARefusedDeletionKeepsALateAcquisitionOut(t *testing.T) {
 	t.Parallel()
-	r := newNativeRig(t, "DELEX")
+	r := newRig(t)
+	r.native = "DELEX"
 	n := r.open()
 	require.Equal(t, protocol.Granted, do(t, n, acquire("connected", "v")).Outcome)
 	token := time.Now().UnixMicro()
@@ -107,16 +86,15 @@ func TestARefusedDeletionKeepsALateAcquisitionOut(t *testing.T) {
 // is encoded for the next.
 func TestADeletionIsAskedForOnEachConnection(t *testing.T) {
 	t.Parallel()
-	r := newNativeRig(t, "DELEX")
+	r := newRig(t)
+	r.native = "DELEX"
 	dialled, breaks := cut()
 	n := r.open(dialled)
 	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
 	r.hangAt("SET")
 	submit(t, n, acquire("other", "v"))
 	unanswered := submit(t, n, held("k", "v"))
-	r.mu.Lock()
-	r.native = "DELIFEQ"
-	r.mu.Unlock()
+	r.set(func() { r.native = "DELIFEQ" })
 	breaks()
 	assert.Equal(t, protocol.Unknown, unanswered.next(t).Outcome)
 	eventually(t, func() bool { return !r.Exists("k") }, "the release is retried")
@@ -128,7 +106,8 @@ func TestADeletionIsAskedForOnEachConnection(t *testing.T) {
 // deletion that was submitted after it.
 func TestAnExtensionThatIsOvertakenMakesNoKey(t *testing.T) {
 	t.Parallel()
-	r := newNativeRig(t, "DELEX")
+	r := newRig(t)
+	r.native = "DELEX"
 	n := r.open()
 	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
 	r.hangAt("EVALSHA")
@@ -186,57 +165,4 @@ func TestTheNewestServersReleaseByThemselves(t *testing.T) {
 	assert.Zero(t, s.calls(own))
 	assert.Equal(t, times, s.calls("evalsha"))
 	assert.Equal(t, 1, log.count(forbidden, "permit "+strings.ToUpper(own)), "tried once")
-}
-
-// BenchmarkServerCPU measures what a lock and its release, and a release that is refused, cost a
-// server: REDLOCK_TEST_SERVER=/path/to/server go test ./pool -run - -bench ServerCPU
-func BenchmarkServerCPU(b *testing.B) {
-	need.Redis(b)
-	f, err := fleet.Start(b.Context(), fleet.Process, fleet.Options{Nodes: 1, Volatile: true})
-	require.NoError(b, err)
-	b.Cleanup(func() { f.Close() })
-	c, err := redis.DialURL(f.URLs()[0])
-	require.NoError(b, err)
-	b.Cleanup(func() { c.Close() })
-	used := func() (seconds float64) {
-		info, err := redis.String(c.Do("INFO", "cpu"))
-		require.NoError(b, err)
-		for _, field := range regexp.MustCompile(`used_cpu_(sys|user):([0-9.]+)`).FindAllStringSubmatch(info, -1) {
-			part, err := strconv.ParseFloat(field[2], 64)
-			require.NoError(b, err)
-			seconds += part
-		}
-		return seconds
-	}
-	for _, refused := range []bool{false, true} {
-		for name, opts := range map[string][]Option{"script": {NetDial((&gate{}).dial)}, "own": nil} {
-			b.Run(fmt.Sprintf("%s/refused=%t", name, refused), func(b *testing.B) {
-				nodes, err := OpenWith(f.URLs(), opts...)
-				require.NoError(b, err)
-				defer nodes[0].Close()
-				value := strings.Repeat("0123456789", 4)
-				taken, released := acquire("k", value), held("k", value)
-				taken.TTL, released.TTL = time.Minute, time.Minute
-				taken.Timeout, released.Timeout = time.Minute, time.Minute
-				const pipelined = 16
-				to := make(replies, 2*pipelined)
-				before := used()
-				for b.Loop() {
-					asked := 0
-					for range pipelined {
-						if !refused {
-							require.NoError(b, nodes[0].Submit(&taken, 0, to))
-							asked++
-						}
-						require.NoError(b, nodes[0].Submit(&released, 0, to))
-						asked++
-					}
-					for range asked {
-						<-to
-					}
-				}
-				b.ReportMetric((used()-before)*1e6/pipelined/float64(b.N), "server-us/lock")
-			})
-		}
-	}
 }

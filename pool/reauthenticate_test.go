@@ -18,10 +18,7 @@ import (
 
 // reauthenticating is Reauthenticate without its lower bound.
 func reauthenticating(every time.Duration) Option {
-	return func(s *settings) error {
-		s.Reauthenticate = every
-		return nil
-	}
+	return option(false, "", func(s *settings) { s.Reauthenticate = every })
 }
 
 // passwords are "secret1", "secret2" and so on, each asked for once.
@@ -31,17 +28,11 @@ func passwords(asked *atomic.Int64) Option {
 	})
 }
 
-// newLenient returns a rig that takes any password.
-func newLenient(t *testing.T) *rig {
-	r := newRig(t)
-	r.lenient = true
-	return r
-}
-
 // TestAuthTravelsAmongTheRequests: no request has the answer of AUTH, and there is one connection.
 func TestAuthTravelsAmongTheRequests(t *testing.T) {
 	t.Parallel()
-	r := newLenient(t)
+	r := newRig(t)
+	r.lenient = true
 	var asked atomic.Int64
 	n := r.open(passwords(&asked), reauthenticating(time.Millisecond))
 	for i := 0; len(r.commands("AUTH")) < 10; i++ {
@@ -63,18 +54,31 @@ func TestAuthTravelsAmongTheRequests(t *testing.T) {
 	}
 }
 
-// TestARefusedAuthChangesNothing: the connection goes on, and is tried again.
+// TestARefusedAuthChangesNothing, and credentials that fail: the connection goes on, and AUTH is tried again.
 func TestARefusedAuthChangesNothing(t *testing.T) {
 	t.Parallel()
-	r := newLenient(t)
+	r := newRig(t)
+	r.lenient = true
 	var logged logBuffer
-	var asked atomic.Int64
-	n := r.open(logged.log(), passwords(&asked), reauthenticating(time.Millisecond))
+	var sealed atomic.Bool
+	n := r.open(logged.log(), reauthenticating(time.Millisecond), Credentials(func(context.Context, string) (string, string, error) {
+		if sealed.Load() {
+			return "", "", errors.New("the vault is sealed")
+		}
+		return "app", "secret", nil
+	}))
+	says := func(what string) {
+		t.Helper()
+		eventually(t, func() bool { return logged.count(n, "it cannot be authenticated again: "+what) == 1 }, what)
+		answers(t, n)
+	}
 	answers(t, n)
 	r.fail("AUTH", "WRONGPASS invalid username-password pair: secret")
-	eventually(t, func() bool { return logged.count(n, "it cannot be authenticated again: WRONGPASS") > 0 }, "it is told")
-	answers(t, n)
+	says("WRONGPASS")
 	r.fail("AUTH", "")
+	sealed.Store(true)
+	says("credentials: the vault is sealed")
+	sealed.Store(false)
 	from := len(r.commands("AUTH"))
 	eventually(t, func() bool { return len(r.commands("AUTH")) > from }, "it is tried again")
 	answers(t, n)
@@ -82,29 +86,11 @@ func TestARefusedAuthChangesNothing(t *testing.T) {
 	assert.Zero(t, logged.count(n, "secret"))
 }
 
-// TestWithoutCredentialsTheConnectionGoesOn, until the function has some again.
-func TestWithoutCredentialsTheConnectionGoesOn(t *testing.T) {
-	t.Parallel()
-	r := newLenient(t)
-	var logged logBuffer
-	var asked atomic.Int64
-	n := r.open(logged.log(), reauthenticating(time.Millisecond), Credentials(func(context.Context, string) (string, string, error) {
-		if k := asked.Add(1); 1 < k && k < 10 {
-			return "", "", errors.New("the vault is sealed")
-		}
-		return "app", "secret", nil
-	}))
-	eventually(t, func() bool { return len(r.commands("AUTH")) > 1 }, "it has some again")
-	answers(t, n)
-	assert.GreaterOrEqual(t, asked.Load(), int64(10))
-	assert.Equal(t, 1, r.connections())
-	assert.Equal(t, 1, logged.count(n, "the vault is sealed"))
-}
-
 // TestAListenerIsReplacedBeforeItsCredentialsEnd: each has asked for its own, and who watches looks again.
 func TestAListenerIsReplacedBeforeItsCredentialsEnd(t *testing.T) {
 	t.Parallel()
-	r := newLenient(t)
+	r := newRig(t)
+	r.lenient = true
 	r.tracks = true
 	var asked atomic.Int64
 	n := r.open(passwords(&asked), reauthenticating(50*time.Millisecond))
@@ -136,7 +122,9 @@ func TestReauthenticateAsksTheFunctionOfCredentials(t *testing.T) {
 		"once without the option": {"", nil},
 		"never for a URL's own":   {"app:secret@", []Option{Reauthenticate(time.Second)}},
 	} {
-		target, err := parseURL("redis://" + c.user + newLenient(t).Addr())
+		r := newRig(t)
+		r.lenient = true
+		target, err := parseURL("redis://" + c.user + r.Addr())
 		require.NoError(t, err)
 		s, err := settle(append(c.opts, passwords(&asked)))
 		require.NoError(t, err)

@@ -2,6 +2,7 @@ package pool
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -105,13 +106,16 @@ func (r *rig) before(p *miniserver.Peer, cmd string, args ...string) bool {
 		p.WriteInt(1)
 	case cmd == "CLIENT" && r.tracks && (args[0] == "TRACKING" || args[0] == "CACHING"):
 		p.WriteOK()
-	case isDeletion(cmd) && cmd != r.native:
+	case (cmd == "DELEX" || cmd == "DELIFEQ") && cmd != r.native:
 		p.WriteError("ERR unknown command '" + cmd + "', with args beginning with: ")
 	case cmd == "AUTH" && r.lenient:
 		p.WriteOK()
 	case cmd == "INFO":
-		p.WriteBulk("# Server\r\nredis_version:7.0.15\r\nrun_id:" + r.runID +
-			"\r\nmaxmemory_policy:" + r.policy + "\r\n" + r.replication())
+		role := "master"
+		if r.demoted {
+			role = "slave"
+		}
+		p.WriteBulk("run_id:" + r.runID + "\r\nmaxmemory_policy:" + r.policy + "\r\nrole:" + role + "\r\nmaster_replid:" + r.data + "\r\n")
 	case cmd == "ROLE" && r.role != nil:
 		p.WriteLen(len(r.role))
 		for _, v := range r.role {
@@ -127,8 +131,6 @@ func (r *rig) before(p *miniserver.Peer, cmd string, args ...string) bool {
 	}
 	return true
 }
-
-func isDeletion(cmd string) bool { return cmd == "DELEX" || cmd == "DELIFEQ" }
 
 // deleteIfEqual is DELIFEQ, which miniredis has not. It is two steps, so no test changes the key
 // meanwhile.
@@ -147,15 +149,6 @@ func (r *rig) deleteIfEqual(p *miniserver.Peer, _ string, args []string) {
 	default:
 		p.WriteInt(0)
 	}
-}
-
-// replication is that section of INFO.
-func (r *rig) replication() string {
-	role := "master"
-	if r.demoted {
-		role = "slave"
-	}
-	return "# Replication\r\nrole:" + role + "\r\nmaster_replid:" + r.data + "\r\n"
 }
 
 // hangAt makes every connection hang at its next such command.
@@ -244,6 +237,13 @@ func openNode(t *testing.T, url string, opts ...Option) protocol.Node {
 	n := target.newNode(s) // Open would wait
 	t.Cleanup(func() { n.Close() })
 	return n
+}
+
+// set changes what the rig is.
+func (r *rig) set(change func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change()
 }
 
 // A gate stands between a node and its server. It keeps the writer while this writes the plug, and nothing else, so
@@ -337,7 +337,13 @@ func patiently(t *testing.T, what string, try func(limit time.Duration) bool) {
 // replies is a receiver that stores its replies.
 type replies chan protocol.Reply
 
-func (c replies) Receive(_ int, r protocol.Reply) { c <- r }
+func (c replies) Receive(_ int, r protocol.Reply) {
+	select {
+	case c <- r:
+	default:
+		panic("a second reply")
+	}
+}
 
 // testTimeout is how long a test waits for what must happen: long enough that
 // only a bug can use it up.
@@ -357,13 +363,8 @@ func (c replies) next(t *testing.T) protocol.Reply {
 // submit asks n and returns where the reply will be.
 func submit(t *testing.T, n protocol.Node, r protocol.Request) replies {
 	t.Helper()
-	if r.TTL == 0 {
-		r.TTL = 10 * time.Second
-	}
-	if r.Timeout == 0 {
-		r.Timeout = testTimeout
-	}
-	to := make(replies, 2)
+	r.TTL, r.Timeout = cmp.Or(r.TTL, 10*time.Second), cmp.Or(r.Timeout, testTimeout)
+	to := make(replies, 1)
 	require.NoError(t, n.Submit(&r, 0, to))
 	return to
 }
@@ -392,15 +393,21 @@ func extend(key, value string) protocol.Request {
 	return protocol.Request{Op: protocol.OpExtend, Key: key, Value: value, TTL: time.Minute, Timeout: testTimeout}
 }
 
+// try asks n, which may have no connection: a request fails then, as others do.
+func try(t *testing.T, n protocol.Node, r protocol.Request) protocol.Reply {
+	t.Helper()
+	r.TTL, r.Timeout = cmp.Or(r.TTL, 10*time.Second), testTimeout
+	to := make(replies, 1)
+	if err := n.Submit(&r, 0, to); err != nil {
+		return protocol.Reply{Outcome: protocol.Failed, Err: err}
+	}
+	return to.next(t)
+}
+
 // trouble returns the error of a request to a node that cannot serve it.
 func trouble(t *testing.T, n protocol.Node, r protocol.Request) error {
 	t.Helper()
-	r.TTL, r.Timeout = time.Second, testTimeout
-	to := make(replies, 1)
-	if err := n.Submit(&r, 0, to); err != nil {
-		return err
-	}
-	reply := to.next(t)
+	reply := try(t, n, r)
 	require.Equal(t, protocol.Failed, reply.Outcome)
 	return reply.Err
 }

@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -87,6 +86,9 @@ func (p *pair) holder(key string) int {
 	return -1
 }
 
+// What rigs of a pair are.
+var primary, replica = []any{"master", 0}, []any{"slave", "127.0.0.1", 1, "connected", 0}
+
 // recorded is a vote that is confirmed by an epoch record.
 func recorded(key string) protocol.Request {
 	r := acquire(key, "v-"+key)
@@ -100,13 +102,7 @@ func settled(t *testing.T, n protocol.Node, key string, wanted func(protocol.Rep
 	tries := 0
 	eventually(t, func() bool {
 		tries++
-		req, to := recorded(fmt.Sprint(key, tries)), make(replies, 1)
-		req.TTL, req.Timeout = 10*time.Second, testTimeout
-		if err := n.Submit(&req, 0, to); err != nil {
-			r = protocol.Reply{Outcome: protocol.Failed, Err: err}
-		} else {
-			r = to.next(t)
-		}
+		r = try(t, n, recorded(fmt.Sprint(key, tries)))
 		return wanted(r)
 	}, "what is wanted of "+key)
 	return r
@@ -118,6 +114,7 @@ func granted(t *testing.T, n protocol.Node, key string) {
 	settled(t, n, key, func(r protocol.Reply) bool { return r.Outcome == protocol.Granted })
 }
 
+// TestANodeFollowsItsPrimary, and so does its second connection.
 func TestANodeFollowsItsPrimary(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
@@ -129,6 +126,8 @@ func TestANodeFollowsItsPrimary(t *testing.T) {
 	confirmed, err := redis.String(p.do(0, "GET", primaryKey), nil)
 	require.NoError(t, err)
 	assert.Equal(t, first.Run, confirmed)
+	w := wait(t, n, "k")
+	w.next() // the node begins to give hints
 
 	p.promote(1)
 	p.demote(0)
@@ -137,6 +136,19 @@ func TestANodeFollowsItsPrimary(t *testing.T) {
 	require.Equal(t, protocol.Granted, second.Outcome, second.Err)
 	assert.Equal(t, 1, p.holder("c"))
 	assert.NotEqual(t, first.Run, second.Run, "the guard must notice")
+	eventually(t, func() bool {
+		w.ask()
+		for len(w.hints) > 0 { // that it begins to give hints
+			<-w.hints
+		}
+		p.do(1, "SET", "k", "v")
+		select {
+		case <-w.hints:
+			return true
+		case <-time.After(50 * time.Millisecond):
+			return false
+		}
+	}, "the new one gives hints")
 }
 
 // A client that cannot see that the former primary has stopped does not believe in the new one,
@@ -172,25 +184,6 @@ func TestAPrimaryVotesWhenTheOthersAreItsReplicas(t *testing.T) {
 	granted(t, newcomer, "f")
 }
 
-func TestTwoPrimariesHaveNoVote(t *testing.T) {
-	t.Parallel()
-	p := newPair(t)
-	p.promote(1)
-	err := trouble(t, openNode(t, p.url()), recorded("a"))
-	assert.ErrorIs(t, err, errNoVote)
-	assert.ErrorContains(t, err, "2 of them are primaries")
-}
-
-func TestTwoReplicasHaveNoVote(t *testing.T) {
-	t.Parallel()
-	p := newPair(t)
-	p.demote(1)
-	p.do(0, "REPLICAOF", "127.0.0.1", "1")
-	err := trouble(t, openNode(t, p.url()), recorded("a"))
-	assert.ErrorIs(t, err, errNoVote)
-	assert.ErrorContains(t, err, p.addr(0)+": "+ErrReplica.Error())
-}
-
 // The connection survives a failover and a failback, but what follows is another generation: it is
 // confirmed anew, and until then nothing is written for it.
 func TestAConnectionEndsWithItsGeneration(t *testing.T) {
@@ -224,100 +217,16 @@ func TestAConnectionEndsWithItsGeneration(t *testing.T) {
 	}
 }
 
-// A while passes between the look at the standby and the confirmation, by the server's own clock.
-func TestAPrimaryIsConfirmedAWhileAfterTheLook(t *testing.T) {
-	t.Parallel()
-	p := newPair(t)
-	monitors := [2]redis.Conn{}
-	for i, u := range p.URLs() {
-		var err error
-		monitors[i], err = redis.DialURL(u)
-		require.NoError(t, err)
-		defer monitors[i].Close()
-		_, err = monitors[i].Do("MONITOR")
-		require.NoError(t, err)
-	}
-	require.Equal(t, protocol.Granted, do(t, openNode(t, p.url()), recorded("a")).Outcome)
-	p.do(1, "ECHO", "end")
-	var looked, confirmed float64
-	for line := ""; !strings.Contains(line, `"ECHO" "end"`); {
-		line = monitored(t, monitors[1])
-		if strings.Contains(line, `"TIME"`) {
-			_, err := fmt.Sscanf(line, "%f", &looked)
-			require.NoError(t, err)
-		}
-	}
-	for line := ""; !strings.Contains(line, `"SET" "`+primaryKey); {
-		line = monitored(t, monitors[0])
-		_, err := fmt.Sscanf(line, "%f", &confirmed)
-		require.NoError(t, err)
-	}
-	assert.GreaterOrEqual(t, confirmed-looked, confirmAge.Seconds()-1e-3)
-}
-
-func monitored(t *testing.T, c redis.Conn) string {
-	t.Helper()
-	line, err := redis.String(redis.ReceiveWithTimeout(c, testTimeout))
-	require.NoError(t, err)
-	return line
-}
-
-// The second connection goes to the new primary, too.
-func TestHintsFollowThePrimary(t *testing.T) {
-	t.Parallel()
-	p := newPair(t)
-	n := openNode(t, p.url())
-	require.Equal(t, protocol.Granted, do(t, n, recorded("a")).Outcome)
-	w := wait(t, n, "a")
-	w.next() // the node begins to give hints
-	p.promote(1)
-	p.demote(0)
-	granted(t, n, "b")
-	do(t, n, recorded("a")) // if it was lost
-	listener := func() string {
-		list, err := redis.String(p.do(1, "CLIENT", "LIST"), nil)
-		require.NoError(t, err)
-		_, rest, _ := strings.Cut(list, "name=redlock-hints")
-		return rest
-	}
-	eventually(t, func() bool { return listener() != "" }, "it listens to the new one")
-	eventually(t, func() bool {
-		require.Equal(t, protocol.Refused, w.ask().Outcome)
-		for len(w.hints) > 0 { // that it begins to give hints
-			<-w.hints
-		}
-		p.do(1, "PEXPIRE", "a", 10_000)
-		select {
-		case <-w.hints:
-			return true
-		case <-time.After(50 * time.Millisecond):
-			return false
-		}
-	}, "the new one gives hints")
-}
-
+// TestAServerOfAPairIsNotTakenAlone, also by a connection that is older than the confirmation and knows
+// nothing of it.
 func TestAServerOfAPairIsNotTakenAlone(t *testing.T) {
-	t.Parallel()
-	p := newPair(t)
-	n := openNode(t, p.url())
-	require.Equal(t, protocol.Granted, do(t, n, recorded("a")).Outcome)
-	alone := openNode(t, p.URLs()[0])
-	require.Equal(t, protocol.Granted, do(t, alone, recorded("b")).Outcome, "while it is the confirmed one")
-	eventually(t, func() bool { return p.do(1, "EXISTS", primaryKey).(int64) == 1 }, "the replica knows the first")
-	p.promote(1)
-	err := trouble(t, openNode(t, p.URLs()[1]), recorded("c"))
-	assert.ErrorContains(t, err, "standbys")
-	assert.ErrorContains(t, err, primaryKey)
-}
-
-// A connection that is older than the confirmation knows nothing of it.
-func TestAServerOfAPairIsNotTakenAloneByAnOldConnection(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
 	alone := openNode(t, p.URLs()[0])
 	require.Equal(t, protocol.Granted, do(t, alone, recorded("a")).Outcome)
 	n := openNode(t, p.url())
 	granted(t, n, "b")
+	granted(t, openNode(t, p.URLs()[0]), "while it is the confirmed one")
 	p.promote(1)
 	p.demote(0)
 	granted(t, n, "c")
@@ -328,7 +237,10 @@ func TestAServerOfAPairIsNotTakenAloneByAnOldConnection(t *testing.T) {
 	refused := settled(t, alone, "d", func(r protocol.Reply) bool {
 		return r.Outcome == protocol.Failed && !errors.Is(r.Err, link.ErrSucceeded)
 	})
-	assert.ErrorContains(t, refused.Err, "standbys")
+	for _, err := range []error{refused.Err, trouble(t, openNode(t, p.URLs()[0]), recorded("e"))} {
+		assert.ErrorContains(t, err, "standbys")
+		assert.ErrorContains(t, err, primaryKey)
+	}
 }
 
 func TestAPairFailsOverAndNeedsItsCommands(t *testing.T) {
@@ -362,46 +274,49 @@ func TestAConfirmedPrimaryWaitsForNoStandby(t *testing.T) {
 	granted(t, n, "b")
 }
 
-func TestAttemptsWithoutAPrimaryLeaveNoConnections(t *testing.T) {
+// TestWhichPairsHaveAVote: those whose clocks agree, because a token that a replica accepted as the primary
+// before may be as far ahead as its clock, and the record that it kept looks older to a primary that is
+// ahead. No attempt leaves a connection.
+func TestWhichPairsHaveAVote(t *testing.T) {
 	t.Parallel()
-	first, second := newRig(t), newRig(t)
-	first.role, second.role = []any{"master", 0}, []any{"master", 0}
-	second.runID = "run2"
-	var opened, closed atomic.Int64
-	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
-		c, err := new(net.Dialer).DialContext(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		opened.Add(1)
-		return &countedConn{Conn: c, closed: &closed}, nil
+	const off = maxApart + time.Second
+	for name, row := range map[string]struct {
+		first, second []any
+		run           string // of the second
+		ahead         time.Duration
+		says          string // empty: it votes
+	}{
+		"two primaries":    {primary, primary, "run2", 0, "2 of them are primaries"},
+		"two replicas":     {replica, replica, "run2", 0, ": " + ErrReplica.Error()},
+		"one server":       {primary, primary, "run1", 0, "lead to one server"},
+		"a replica":        {primary, replica, "run2", 0, ""},
+		"a replica ahead":  {primary, replica, "run2", off, "set the clocks"},
+		"a replica behind": {primary, replica, "run2", -off, "set the clocks"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			first, second := newRig(t), newRig(t)
+			first.role, second.role, second.runID = row.first, row.second, row.run
+			if row.ahead != 0 {
+				second.SetTime(time.Now().Add(row.ahead))
+			}
+			var dialled sync.Map // keeps the collector from closing what the node has forgotten
+			n := openNode(t, first.url()+"?standby="+second.Addr(), NetDial(func(ctx context.Context, network, address string) (net.Conn, error) {
+				c, err := new(net.Dialer).DialContext(ctx, network, address)
+				dialled.Store(c, true)
+				return c, err
+			}))
+			if row.says == "" {
+				granted(t, n, "a")
+			} else {
+				err := trouble(t, n, recorded("a"))
+				assert.ErrorIs(t, err, errNoVote)
+				assert.ErrorContains(t, err, row.says)
+			}
+			require.NoError(t, n.Close())
+			eventually(t, func() bool { return first.CurrentConnectionCount()+second.CurrentConnectionCount() == 0 }, "no connection is left")
+		})
 	}
-	n := openNode(t, first.url()+"?standby="+second.Addr(), append(patient(), NetDial(dial))...)
-	assert.ErrorContains(t, trouble(t, n, recorded("a")), "2 of them are primaries")
-	require.NoError(t, n.Close())
-	assert.Positive(t, opened.Load())
-	assert.Equal(t, opened.Load(), closed.Load())
-}
-
-// A countedConn counts that it is closed.
-type countedConn struct {
-	net.Conn
-	once   sync.Once
-	closed *atomic.Int64
-}
-
-func (c *countedConn) Close() error {
-	c.once.Do(func() { c.closed.Add(1) })
-	return c.Conn.Close()
-}
-
-func TestOneServerIsNoPair(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.role = []any{"master", 0}
-	_, port, _ := strings.Cut(r.Addr(), ":")
-	err := trouble(t, openNode(t, r.url()+"?standby=localhost:"+port), recorded("a"))
-	assert.ErrorContains(t, err, "lead to one server")
 }
 
 func TestADialerOfAPairReachesThePrimary(t *testing.T) {
@@ -424,43 +339,28 @@ func TestADialerOfAPairReachesThePrimary(t *testing.T) {
 	assert.ErrorIs(t, err, errNoVote)
 }
 
-// A token that a replica accepted as the primary before may be as far ahead as its clock, and the
-// record that it kept looks older to a primary that is ahead.
-func TestAPrimaryWithAnotherClockThanItsReplicaHasNoVote(t *testing.T) {
-	t.Parallel()
-	for ahead, votes := range map[time.Duration]bool{maxApart + time.Second: false, -maxApart - time.Second: false, 0: true} {
-		t.Run(fmt.Sprint(ahead), func(t *testing.T) {
-			t.Parallel()
-			first, second := newRig(t), newRig(t)
-			first.role, second.role = []any{"master", 0}, []any{"slave", "127.0.0.1", 1, "connected", 0}
-			second.runID = "run2"
-			second.SetTime(time.Now().Add(ahead))
-			n := openNode(t, first.url()+"?standby="+second.Addr(), patient()...)
-			if votes {
-				granted(t, n, "a")
-				return
-			}
-			err := trouble(t, n, recorded("a"))
-			assert.ErrorIs(t, err, errNoVote)
-			assert.ErrorContains(t, err, "set the clocks")
-		})
-	}
-}
-
-// What a standby was before the primary was known says nothing of the time since.
+// TestAStandbyIsLookedAtWhenThePrimaryIsKnown: what it was before says nothing of the time since. A while passes then
+// before the primary is confirmed.
 func TestAStandbyIsLookedAtWhenThePrimaryIsKnown(t *testing.T) {
 	t.Parallel()
 	first, second := newRig(t), newRig(t)
-	first.role, second.role = []any{"master", 0}, []any{"slave", "127.0.0.1", 1, "connected", 0}
-	second.runID = "run2"
+	first.role, second.role, second.runID = primary, replica, "run2"
+	url := first.url() + "?standby=" + second.Addr()
+	second.hangAt("TIME") // the last question of the look
+	n := openNode(t, url)
+	eventually(t, second.hangs, "it is looked at")
+	looked := time.Now()
+	second.goOn()
+	granted(t, n, "a")
+	assert.GreaterOrEqual(t, time.Since(looked), confirmAge)
+
+	require.True(t, first.Del(primaryKey))
 	first.hangAt("TIME") // the first question behind who it is
-	n := openNode(t, first.url()+"?standby="+second.Addr(), patient()...)
+	n = openNode(t, url)
 	eventually(t, first.hangs, "the primary is known")
-	second.mu.Lock()
-	second.role = []any{"master", 0}
-	second.mu.Unlock()
+	second.set(func() { second.role = primary })
 	first.goOn()
-	err := trouble(t, n, recorded("a"))
+	err := trouble(t, n, recorded("b"))
 	assert.ErrorIs(t, err, errNoVote)
 	assert.ErrorIs(t, err, errPrimary)
 	assert.False(t, first.Exists(primaryKey))

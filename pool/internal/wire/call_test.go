@@ -165,17 +165,3 @@ func TestWhatAServerHasIsTold(t *testing.T) {
 		assert.Equal(t, a, a.Without(Abilities{}))
 	}
 }
-
-// TestWhoWaitsInOrderLearnsThatThereIsNone, in whatever words a server says it.
-func TestWhoWaitsInOrderLearnsThatThereIsNone(t *testing.T) {
-	t.Parallel()
-	for says, none := range map[string]bool{
-		"ERR Error running script (call to f_1): @user_script:30: @user_script: 30: The user executing the script can't run this command or subcommand": true,
-		"ERR ACL failure in script: User locks has no permissions to run the 'zadd' command script: 948f, on @user_script:30.":                          true,
-		"ERR unknown command 'EVALSHA', with args beginning with: 'f00' '2' 'q' ":                                                                       true,
-		"LOADING Redis is loading the dataset in memory":                                                                                                false,
-	} {
-		a := callOf(request(protocol.OpQueue, "q", ""), Form{}).Answer(nil, redis.Error(says))
-		assert.Equal(t, none, strings.Contains(a.Doubt, "not served in order"), says)
-	}
-}

@@ -2,7 +2,6 @@ package wire
 
 import (
 	"bytes"
-	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -12,69 +11,50 @@ import (
 	"github.com/redquorum/redquorum/internal/protocol"
 )
 
-// A reply that none of our scripts gives accepts no token, and extends or releases nothing.
-func TestAReplyThatMakesNoSenseGrantsNothing(t *testing.T) {
+// TestAnswersThatMakeNoSenseGrantNothing: answers that none of our commands gives accept no token, extend
+// and release nothing, and are no slots.
+func TestAnswersThatMakeNoSenseGrantNothing(t *testing.T) {
 	t.Parallel()
-	for _, reply := range []int64{0, -1, math.MinInt64, 1<<53 - 1, 1 << 53, math.MaxInt64} {
-		_, err := decodeFenced(reply)
-		assert.ErrorIs(t, err, ErrUnexpected, fmt.Sprint(reply))
-	}
-	for _, reply := range []int64{0, 2, -1, math.MinInt64} {
-		_, err := decodeOwned(reply)
-		assert.ErrorIs(t, err, ErrUnexpected, fmt.Sprint(reply))
-	}
-	got, err := decodeFenced(int64(1<<53 - 2))
-	assert.NoError(t, err)
-	assert.Equal(t, protocol.Reply{Outcome: protocol.Granted, Floor: 1<<53 - 2}, got)
-	got, err = decodeFenced(int64(1))
-	assert.NoError(t, err)
-	assert.Equal(t, protocol.Reply{Outcome: protocol.Granted}, got)
-}
-
-// A number that is no slot, or more slots than were asked for, are no slots at all.
-func TestStrangeSlotsAreNotFree(t *testing.T) {
-	t.Parallel()
+	granted := protocol.Reply{Outcome: protocol.Granted}
+	refused := protocol.Reply{Outcome: protocol.Refused, TTL: 5 * time.Millisecond}
+	owned, slots := refused, granted
+	owned.Owner, slots.Free = "web-3", []int{0, 1, 2, 3, 4, 5, 6, 7}
 	var many []any
 	for i := range protocol.MostFree + 1 {
 		many = append(many, int64(i))
 	}
-	for _, answer := range []any{[]any{int64(-1)}, []any{int64(math.MaxInt64)}, []any{int64(1), "2"}, many, int64(-2)} {
-		_, err := decodeSlots(answer)
-		assert.ErrorIs(t, err, ErrUnexpected, fmt.Sprint(answer))
-	}
-	got, err := decodeSlots(many[:protocol.MostFree])
-	assert.NoError(t, err)
-	assert.Equal(t, protocol.Reply{Outcome: protocol.Granted, Free: []int{0, 1, 2, 3, 4, 5, 6, 7}}, got)
-	got, err = decodeSlots(int64(7))
-	assert.NoError(t, err)
-	assert.Equal(t, protocol.Reply{Outcome: protocol.Refused, TTL: 7 * time.Millisecond}, got)
-}
-
-// An owner is told beside the remaining TTL of a refusal, and is no longer than the script has it.
-func TestAnOwnerIsToldWithARefusal(t *testing.T) {
-	t.Parallel()
-	got, err := decodeReleased([]any{int64(5), []byte("web-3")})
-	assert.NoError(t, err)
-	assert.Equal(t, protocol.Reply{Outcome: protocol.Refused, TTL: 5 * time.Millisecond, Owner: "web-3"}, got)
-	for _, v := range [][]any{
-		{int64(5), bytes.Repeat([]byte("a"), 256)}, {int64(5), "web-3"}, {[]byte("a"), []byte("a")}, {int64(5), []byte("a"), []byte("a")},
+	owner := []any{int64(5), []byte("web-3")}
+	for name, row := range map[string]struct {
+		decode func(any) (protocol.Reply, error)
+		answer any
+		reply  protocol.Reply
+		bad    []any
+	}{
+		"set":     {decodeSet, "OK", granted, nil},
+		"inspect": {decodeInspect, []any{[]byte("v"), int64(5)}, protocol.Reply{Outcome: protocol.Granted, Value: "v", TTL: 5 * time.Millisecond}, nil},
+		"watch":   {decodeWatch, int64(5), refused, nil},
+		"queue":   {decodeQueue, int64(3), protocol.Reply{Outcome: protocol.Granted, Others: 3}, nil},
+		"record": {decodeRecord, []any{[]byte("r"), []byte("-"), int64(0), int64(0), int64(0)},
+			protocol.Reply{Outcome: protocol.Granted, Epoch: &protocol.Epoch{Record: "r"}}, nil},
+		"owned": {decodeOwned, int64(1), granted, []any{int64(0), int64(2), int64(-1), int64(math.MinInt64), owner}},
+		"token": {decodeFenced, int64(1<<53 - 2), protocol.Reply{Outcome: protocol.Granted, Floor: 1<<53 - 2}, []any{
+			int64(0), int64(-1), int64(math.MinInt64), int64(1<<53 - 1), int64(1 << 53), int64(math.MaxInt64),
+		}},
+		"token accepted": {decodeFenced, int64(1), granted, nil},
+		"released": {decodeReleased, owner, owned, []any{
+			[]any{int64(5), bytes.Repeat([]byte("a"), 256)}, []any{int64(5), "web-3"}, []any{[]byte("a"), []byte("a")}, append(owner, owner[1]),
+		}},
+		"slots": {decodeSlots, many[:protocol.MostFree], slots, []any{
+			[]any{int64(-1)}, []any{int64(math.MaxInt64)}, []any{int64(1), "2"}, many, int64(-2),
+		}},
+		"no slots": {decodeSlots, int64(5), refused, nil},
 	} {
-		_, err := decodeReleased(v)
-		assert.ErrorIs(t, err, ErrUnexpected)
-	}
-	_, err = decodeOwned([]any{int64(5), []byte("web-3")})
-	assert.ErrorIs(t, err, ErrUnexpected, "no other script tells it")
-}
-
-func TestStrangeRepliesAreUnknown(t *testing.T) {
-	t.Parallel()
-	for i, decode := range []func(any) (protocol.Reply, error){
-		decodeSet, decodeOwned, decodeReleased, decodeInspect, decodeWatch, decodeQueue, decodeRecord,
-		decodeSlots,
-	} {
-		for _, v := range []any{"PONG", []any{}, []any{"a", "b"}, []byte("x"), 1.5} {
-			_, err := decode(v)
-			assert.ErrorIs(t, err, ErrUnexpected, fmt.Sprint(i, v))
+		got, err := row.decode(row.answer)
+		assert.NoError(t, err, name)
+		assert.Equal(t, row.reply, got, name)
+		for _, v := range append(row.bad, "PONG", []any{}, []any{"a", "b"}, []byte("x"), 1.5) {
+			_, err := row.decode(v)
+			assert.ErrorIs(t, err, ErrUnexpected, "%s: %v", name, v)
 		}
 	}
 }
