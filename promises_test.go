@@ -14,6 +14,7 @@ import (
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/sim"
 	"github.com/redquorum/redquorum/internal/simtest"
+	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -150,6 +151,43 @@ func TestQuorumP2TokensDoNotClimbWithTheClocksOfOthers(t *testing.T) {
 		nodes[3].Hang()
 		nodes[4].Hang()
 		require.True(t, turn(100))
+	})
+}
+
+// TestQuorumP3NoLockIsReturnedAfterItsDeadline: a process stops while it waits for the second of two names, until the
+// first is over. When it goes on, the grant of the second comes before the timer of the first.
+func TestQuorumP3NoLockIsReturnedAfterItsDeadline(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := sim.New(1, 5)
+		w.SetNet(sim.Fixed(leg))
+		begin := func() (*redlock.Locker, *sim.Client) {
+			c := w.NewClient(1)
+			l, err := redlock.New(c.Nodes(), timetest.Clock(c.Clock()), timetest.Wall(w.Now), redlock.MemoryGuard(false), redlock.TTL(10*time.Second))
+			require.NoError(t, err)
+			return l, c
+		}
+		require.NoError(t, w.Play(time.Hour, func() {
+			holder, _ := begin()
+			waiter, process := begin()
+			second, err := holder.Acquire(t.Context(), "b")
+			require.NoError(t, err)
+			got := make(chan time.Duration)
+			go func() {
+				lock, err := waiter.AcquireAll(t.Context(), []string{"a", "b"})
+				assert.NoError(t, err)
+				got <- lock.Remaining()
+			}()
+			w.Sleep(9 * time.Second) // the first was renewed some seconds ago
+			require.NoError(t, second.Release(t.Context()))
+			w.Sleep(leg * 3 / 2) // the vote for the second is won, and its answers are under way
+			process.Pause()
+			w.Sleep(9 * time.Second)
+			process.Resume()
+			assert.Positive(t, <-got)
+			holder.Close()
+			waiter.Close()
+		}))
 	})
 }
 

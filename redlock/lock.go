@@ -59,12 +59,13 @@ func (p *part) target() engine.Target {
 	return engine.Target{Engine: p.at.engine, Key: p.at.prefix + p.name}
 }
 
-// complete says that the caller has the Lock from now on. It returns false if that has ended.
+// complete says that the caller has the Lock from now on. It returns false if that has ended, or if a part's deadline
+// passed while another was waited for, and no timer has told yet.
 func (k *Lock) complete() bool {
 	if k.locker.isObserved() {
 		k.until = make([]clock.Instant, len(k.parts))
 	}
-	if !k.has.Own((*owner)(k)) {
+	if !k.has.Own((*owner)(k)) || k.bond != nil && k.has.Deadline() <= k.now() {
 		return false
 	}
 	until := make([]clock.Instant, len(k.until))
