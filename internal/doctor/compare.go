@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -14,7 +13,6 @@ func compare(visits []*visit) (together []Finding) {
 	if n := answered(visits); n < q {
 		together = append(together, Finding{Fatal, checkReach, fmt.Sprintf("%d of %d servers answered, and %d are needed", n, len(visits), q), "no lock can be taken", "see above why the others did not"})
 	}
-	sameServers(visits)
 	newcomers(visits)
 	together = append(together, rates(visits)...)
 	if n := voters(visits); n < q && answered(visits) >= q {
@@ -35,7 +33,7 @@ func answered(visits []*visit) (n int) {
 // voters counts the servers that could vote now.
 func voters(visits []*visit) (n int) {
 	for _, v := range visits {
-		if v.answered && !v.facts.quarantine && worst(v.findings) < Fatal {
+		if v.answered && !v.quarantined && worst(v.findings) < Fatal {
 			n++
 		}
 	}
@@ -55,28 +53,24 @@ func count(n int) Finding {
 	return Finding{OK, checkNodes, fmt.Sprintf("there are %d servers, and %d may fail", n, (n-1)/2), "", ""}
 }
 
-// sameServers finds servers that are one process.
-func sameServers(visits []*visit) {
-	for i, a := range visits {
-		for _, b := range visits[:i] {
-			if a.facts.runID != "" && a.facts.runID == b.facts.runID {
-				a.add(Finding{Fatal, checkSame, "it is the same server as " + b.server.Name, "one server must not vote twice: it has one vote of the two", "give another server in its place"})
-			}
-		}
-	}
-}
-
-// sharedServers finds servers that are in several sets with the same keys. With a prefix of its own
-// a set may share servers, because that is how one takes the place of another.
-func sharedServers(sets [][]*visit) {
-	for i, set := range sets {
+// sameServers finds servers that are one process: in one set, or in several with the same keys. With
+// a prefix of its own a set may share servers, because that is how one takes the place of another.
+func sameServers(sets [][]*visit) {
+	var before []*visit
+	for _, set := range sets {
+		others := len(before)
 		for _, a := range set {
-			for _, b := range slices.Concat(sets[:i]...) {
-				if a.facts.runID != "" && a.facts.runID == b.facts.runID && a.settings.Prefix == b.settings.Prefix {
+			for i, b := range before {
+				switch {
+				case a.runID == "" || a.runID != b.runID:
+				case i >= others:
+					a.add(Finding{Fatal, checkSame, "it is the same server as " + b.server.Name, "one server must not vote twice: it has one vote of the two", "give another server in its place"})
+				case a.settings.Prefix == b.settings.Prefix:
 					a.add(Finding{Warning, checkSame, "it is the same server as " + b.server.Name + ", of another group", "the groups' keys are in each other's way there, an outage of it is one in both, and more servers do no more work",
 						"give another server in its place, or, if one of the groups is to take the place of the other, a prefix to one (--group-prefix)"})
 				}
 			}
+			before = append(before, a)
 		}
 	}
 }
@@ -86,12 +80,12 @@ func sharedServers(sets [][]*visit) {
 func newcomers(visits []*visit) {
 	others := 0
 	for _, v := range visits {
-		if v.facts.record != nil {
+		if v.record != nil {
 			others++
 		}
 	}
 	for _, v := range visits {
-		if !v.facts.recordRead || v.facts.record != nil || worst(v.findings) == Fatal && has(v.findings, checkEpoch) {
+		if !v.recordRead || v.record != nil || worst(v.findings) == Fatal && has(v.findings, checkEpoch) {
 			continue
 		}
 		if others == 0 {
@@ -122,35 +116,35 @@ const tokenSlack = 2 * time.Second
 func clocks(visits []*visit) []Finding {
 	var first, last *visit
 	for _, v := range visits {
-		f := &v.facts
-		if !f.timed {
+		if v.timing == nil {
 			continue
 		}
-		found := "its clock agrees with ours" + within(f.uncertainty)
-		if f.offset.Abs() > f.uncertainty {
+		offset, uncertainty := v.timing.Offset, v.timing.Uncertainty
+		found := "its clock agrees with ours" + within(uncertainty)
+		if offset.Abs() > uncertainty {
 			word := "ahead of"
-			if f.offset < 0 {
+			if offset < 0 {
 				word = "behind"
 			}
-			found = fmt.Sprintf("its clock is %v %s ours%s", short(f.offset.Abs()), word, within(f.uncertainty))
+			found = fmt.Sprintf("its clock is %v %s ours%s", short(offset.Abs()), word, within(uncertainty))
 		}
-		if f.offset.Abs()-f.uncertainty > tokenSlack {
+		if offset.Abs()-uncertainty > tokenSlack {
 			v.add(Finding{Warning, checkClock, found, fmt.Sprintf("fenced locks need a second round for clocks over %v apart", tokenSlack), "run NTP, here and there; let it slew, not step"})
 		} else {
 			v.fine(checkClock, "%s", found)
 		}
-		if first == nil || f.offset < first.facts.offset {
+		if first == nil || offset < first.timing.Offset {
 			first = v
 		}
-		if last == nil || f.offset > last.facts.offset {
+		if last == nil || offset > last.timing.Offset {
 			last = v
 		}
 	}
 	if first == nil || first == last {
 		return nil
 	}
-	apart := last.facts.offset - first.facts.offset
-	unsure := last.facts.uncertainty + first.facts.uncertainty
+	apart := last.timing.Offset - first.timing.Offset
+	unsure := last.timing.Uncertainty + first.timing.Uncertainty
 	if apart-unsure > 4*tokenSlack {
 		return []Finding{{Warning, checkClock, fmt.Sprintf("the clocks of %s and %s are %v apart", first.server.Name, last.server.Name, short(apart)),
 			fmt.Sprintf("beyond %v they cannot agree on a fencing token", 4*tokenSlack), "run NTP on the servers; let it slew, not step"}}

@@ -2,10 +2,9 @@
 // them can vote, what could make it forget or misjudge a lock, and whether all
 // of them together make a quorum. It changes nothing on the servers.
 //
-// Examine visits all servers at once (visit.go), and asks each the questions of latency.go,
-// identity.go, standby.go, persistence.go, record.go and rights.go, in that order. Then compare.go judges what
-// shows only when the servers are compared. Each result is a Finding; what was learnt for the
-// comparison is in facts.
+// Examine visits all servers at once (visit.go), asks each the same questions, and judges its answers:
+// latency.go, identity.go, standby.go, persistence.go, record.go and rights.go, in that order. Then
+// compare.go judges what shows only when the servers are compared. Each result is a Finding.
 //
 // Package pool knows most of it, too, and refuses or logs it while locks are taken. The doctor
 // reports it before, all at once, and in words for operators.
@@ -127,13 +126,13 @@ func ExamineSets(ctx context.Context, sets []Set, s Settings) []*Report {
 		own := s
 		own.Prefix += set.Prefix
 		for _, server := range set.Servers {
-			v := &visit{server: server, settings: own, nodes: len(set.Servers), facts: facts{rate: unknown}}
+			v := &visit{server: server, settings: own, nodes: len(set.Servers), rate: unknown}
 			visits[i] = append(visits[i], v)
 			wg.Go(func() { v.run(ctx) })
 		}
 	}
 	wg.Wait()
-	sharedServers(visits)
+	sameServers(visits)
 	reports := make([]*Report, len(sets))
 	for i := range sets {
 		reports[i] = reportOf(visits[i])
@@ -143,18 +142,11 @@ func ExamineSets(ctx context.Context, sets []Set, s Settings) []*Report {
 
 // reportOf compares the servers of a set, and reports what was found of them.
 func reportOf(visits []*visit) *Report {
-	r := &Report{Quorum: len(visits)/2 + 1, Together: compare(visits)}
+	r := &Report{Quorum: len(visits)/2 + 1, Answered: answered(visits), Together: compare(visits)}
+	r.Verdict = worst(r.Together)
 	for _, v := range visits {
-		n := NodeReport{Node: v.server.Name, Answered: v.answered, Findings: v.findings}
-		if f := &v.facts; f.timed {
-			n.Timing = &Timing{Trip: f.trip, Longest: f.longest, Offset: f.offset, Uncertainty: f.uncertainty}
-		}
-		r.Nodes = append(r.Nodes, n)
-		r.Verdict = max(r.Verdict, n.Worst())
-		if v.answered {
-			r.Answered++
-		}
+		r.Nodes = append(r.Nodes, NodeReport{v.server.Name, v.answered, v.findings, v.timing})
+		r.Verdict = max(r.Verdict, worst(v.findings))
 	}
-	r.Verdict = max(r.Verdict, worst(r.Together))
 	return r
 }

@@ -11,76 +11,46 @@ import (
 )
 
 // identity finds out what kind of server it is.
-func (v *visit) identity() error {
-	info, role, replication := newQuestion("INFO", "server"), newQuestion("ROLE"), newQuestion("INFO", "replication")
-	if err := v.ask(info, role, replication); err != nil {
-		return err
-	}
-	if isProxy, err := v.isProxy(info, role); isProxy || err != nil {
-		return err
+func (v *visit) identity() {
+	info, role := v.answers["INFO server"], v.answers["ROLE"]
+	if info.unknown() && role.unknown() && v.answers["CLIENT ID"].unknown() && v.answers["SCRIPT EXISTS 0"].unknown() {
+		v.unfit = true
+		v.add(Finding{Fatal, checkMode, "it is a proxy, such as Envoy, that passes no INFO, ROLE, CLIENT and SCRIPT",
+			"which servers are behind it cannot be told, and it has no vote", "give the address of a server itself"})
+		return
 	}
 	fields := info.fields()
 	v.version(fields)
 	// The names are Redis', Valkey's and Redict's.
 	switch mode := cmp.Or(fields["redis_mode"], fields["server_mode"], fields["redict_mode"]); {
 	case mode == "cluster":
-		if err := v.cluster(); err != nil {
-			return err
-		}
+		v.cluster()
 	case mode == "sentinel", role.role() == "sentinel":
 		v.unfit = true
 		v.add(Finding{Fatal, checkMode, "it is a Sentinel, which keeps no keys", "it cannot vote", "give the servers that it watches: redis://a?standby=b"})
-		return nil
+		return
 	}
 	v.role(role)
-	v.facts.runID = fields["run_id"]
-	if v.facts.runID == "" && info.err == "" { // as package pool: in scripts it may have one
-		script := newQuestion("EVAL", "return string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or ''", 0)
-		if err := v.ask(script); err != nil {
-			return err
-		}
-		v.facts.runID = script.text()
-	}
-	switch data := replication.fields()["master_replid"]; {
-	case v.facts.runID != "":
+	switch data := v.info("replication")["master_replid"]; {
+	case v.runID != "":
 	case data != "" && info.err == "":
-		v.facts.runID = data
+		v.runID = data
 		v.add(Finding{Note, checkRunID, "its INFO has no run_id", "its master_replid stands in: a first replica or a backup counts as a restart, and costs the longest TTL", ""})
 	case info.err == "":
 		v.add(Finding{Warning, checkRunID, "its INFO has no run_id, and nothing that could stand in", "a restart with an old state is not noticed, nor a server that is named twice", "have the resource compare fencing tokens"})
 	default:
 		v.add(Finding{Warning, checkRunID, "it does not tell its run_id", "a restart with an old state is not noticed, nor a server that is named twice", "permit INFO"})
 	}
-	return nil
-}
-
-// isProxy reports whether the server knows none of the commands by which servers tell who they are.
-func (v *visit) isProxy(info, role *question) (bool, error) {
-	if !info.unknown() || !role.unknown() {
-		return false, nil
-	}
-	client, script := newQuestion("CLIENT", "ID"), newQuestion("SCRIPT", "EXISTS", "0")
-	if err := v.ask(client, script); err != nil || !client.unknown() || !script.unknown() {
-		return false, err
-	}
-	v.unfit = true
-	v.add(Finding{Fatal, checkMode, "it is a proxy, such as Envoy, that passes no INFO, ROLE, CLIENT and SCRIPT",
-		"which servers are behind it cannot be told, and it has no vote", "give the address of a server itself"})
-	return true, nil
 }
 
 // cluster finds out whether a server in cluster mode has all keys.
-func (v *visit) cluster() error {
-	q := newQuestion("CLUSTER", "INFO")
-	if err := v.ask(q); err != nil {
-		return err
-	}
+func (v *visit) cluster() {
+	q := v.answers["CLUSTER INFO"]
 	if q.err != "" {
 		v.add(Finding{Warning, checkMode, fmt.Sprintf("it is in cluster mode, and does not tell of its cluster (%s)", q.err), "with several shards it has no vote on most names", "permit CLUSTER INFO"})
 	} else if why := keys.Missing(q.text()); why != "" {
 		v.inCluster(fmt.Sprintf("it is part of a Redis Cluster (%s)", why))
 	}
-	return nil
 }
 
 func (v *visit) inCluster(found string) {

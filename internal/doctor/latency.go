@@ -36,14 +36,12 @@ func (v *visit) latency() error {
 	if err != nil {
 		return err
 	}
-	if !first.sent.IsZero() {
-		v.facts.timed, v.facts.clock = true, first
-		v.facts.uncertainty = first.trip() / 2
-		v.facts.offset = first.clock.Sub(first.sent.Add(first.trip() / 2).Round(0))
-	}
 	slices.Sort(trips)
 	median, longest := trips[len(trips)/2], trips[len(trips)-1]
-	v.facts.trip, v.facts.longest = median, longest
+	if half := first.trip() / 2; !first.sent.IsZero() {
+		v.clock = first
+		v.timing = &Timing{Trip: median, Longest: longest, Offset: first.clock.Sub(first.sent.Add(half).Round(0)), Uncertainty: half}
+	}
 	found := fmt.Sprintf("round trips take %v, at most %v", short(median), short(longest))
 	switch limit := v.settings.NodeTimeout; {
 	case longest >= limit:

@@ -11,24 +11,12 @@ import (
 func number(v any) (int64, error) { return redis.Int64(v, nil) }
 
 // memory checks what the server may forget when it restarts, and when its memory is full.
-func (v *visit) memory() error {
-	persistence, memory, replication := newQuestion("INFO", "persistence"), newQuestion("INFO", "memory"), newQuestion("INFO", "replication")
-	config := map[string]*question{}
-	all := []*question{persistence, memory, replication}
-	for _, name := range []string{"appendonly", "appendfsync", "save", "maxmemory-policy", "maxmemory", "min-replicas-to-write"} {
-		config[name] = newQuestion("CONFIG", "GET", name)
-		all = append(all, config[name])
-	}
-	if err := v.ask(all...); err != nil {
-		return err
-	}
-	setting := func(name string) string { return config[name].fields()[name] }
-	v.persistence(persistence.fields(), setting("appendonly"), setting("appendfsync"), setting("save"))
-	v.replicas(replication.fields()["min_slaves_good_slaves"], setting("min-replicas-to-write"))
-	info := memory.fields()
+func (v *visit) memory() {
+	v.persistence(v.info("persistence"), v.setting("appendonly"), v.setting("appendfsync"), v.setting("save"))
+	v.replicas(v.info("replication")["min_slaves_good_slaves"], v.setting("min-replicas-to-write"))
+	info := v.info("memory")
 	// An ACL may hide one of the two sources.
-	v.eviction(cmp.Or(setting("maxmemory-policy"), info["maxmemory_policy"]), cmp.Or(setting("maxmemory"), info["maxmemory"]), info["used_memory"])
-	return nil
+	v.eviction(cmp.Or(v.setting("maxmemory-policy"), info["maxmemory_policy"]), cmp.Or(v.setting("maxmemory"), info["maxmemory"]), info["used_memory"])
 }
 
 // replicas checks whether the server refuses writes for want of replicas. It tells how many are good
@@ -83,7 +71,6 @@ func (v *visit) forgets(found, what string) {
 	}
 	v.add(Finding{Warning, checkPersistence, found, "a restart forgets " + what + ", and the memory guard is off: two can hold one lock",
 		"turn the memory guard on, or use appendonly yes with appendfsync always"})
-
 }
 
 // nearlyFull is the share of maxmemory, in per cent, from which on the server is
@@ -104,7 +91,6 @@ func (v *visit) eviction(policy, maxmemory, usedMemory string) {
 	default:
 		v.add(Finding{Warning, checkEviction, "its maxmemory-policy is " + policy + ", its limit " + megabytes(limit),
 			"when its memory is full it may evict a lock that is held, unnoticed: two can hold it", do})
-
 	}
 	if policy == "noeviction" && limit > 0 && used >= limit/100*nearlyFull {
 		v.add(Finding{Warning, checkMemory, fmt.Sprintf("it uses %s of %s", megabytes(used), megabytes(limit)), "without memory it refuses writes, and with them its vote", "give it more memory"})

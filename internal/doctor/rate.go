@@ -44,10 +44,10 @@ func rateBetween(first, last reading) rate {
 
 // watch reads the server's clock once more, so long after latency did that the rates can be compared.
 func (v *visit) watch(ctx context.Context) error {
-	if !v.facts.timed {
+	if v.timing == nil {
 		return nil
 	}
-	first, longest := v.facts.clock, min(longWatch, v.settings.Timeout/4)
+	first, longest := v.clock, min(longWatch, v.settings.Timeout/4)
 	for d := min(max(shortWatch, tripsWatch*first.trip()), longest); ; d = longest {
 		select {
 		case <-time.After(time.Until(first.heard.Add(d))):
@@ -58,8 +58,8 @@ func (v *visit) watch(ctx context.Context) error {
 			return err
 		}
 		// A server that reads its clock once in a while only seems fast or slow for a moment.
-		v.facts.rate = rateBetween(first, last)
-		if d == longest || !v.facts.rate.isFast() && !v.facts.rate.isSlow() {
+		v.rate = rateBetween(first, last)
+		if d == longest || !v.rate.isFast() && !v.rate.isSlow() {
 			return nil
 		}
 	}
@@ -71,9 +71,9 @@ func rates(visits []*visit) []Finding {
 	var fast, slow []*visit
 	for _, v := range visits {
 		switch {
-		case v.facts.rate.isFast():
+		case v.rate.isFast():
 			fast = append(fast, v)
-		case v.facts.rate.isSlow():
+		case v.rate.isSlow():
 			slow = append(slow, v)
 		}
 	}
@@ -88,7 +88,7 @@ func rates(visits []*visit) []Finding {
 	for _, v := range fast {
 		against := 1 // clocks, with ours
 		for _, other := range visits {
-			if other.facts.rate.most < v.facts.rate.least {
+			if other.rate.most < v.rate.least {
 				against++
 			}
 		}
@@ -110,7 +110,7 @@ func rates(visits []*visit) []Finding {
 func common(some []*visit, n int) (by string, isOurs bool) {
 	r := unknown
 	for _, v := range some {
-		r.least, r.most = max(r.least, v.facts.rate.least), min(r.most, v.facts.rate.most)
+		r.least, r.most = max(r.least, v.rate.least), min(r.most, v.rate.most)
 	}
 	gain := (r.least + r.most) / 2
 	percent := math.Round(1000*math.Abs(gain/(1+gain))) / 10

@@ -53,7 +53,7 @@ func TestAClockThatRunsTooFastOrSlowIsTold(t *testing.T) {
 func TestNoServerIsBlamedThatMayBeAsTheOthersAre(t *testing.T) {
 	t.Parallel()
 	for others, blamed := range map[rate]Severity{{-0.03, 0.05}: OK, {-0.001, 0.001}: Fatal} {
-		visits := []*visit{{facts: facts{rate: rate{0.019, 0.021}}}, {facts: facts{rate: others}}, {facts: facts{rate: unknown}}}
+		visits := []*visit{{rate: rate{0.019, 0.021}}, {rate: others}, {rate: unknown}}
 		assert.Empty(t, rates(visits))
 		assert.Equal(t, blamed, worst(visits[0].findings), "%v", others)
 	}

@@ -14,54 +14,45 @@ const anew = "stop all clients and run redlock reset"
 
 // guard looks at the memory guard's record (package internal/record). Without the guard the clients
 // do not read it.
-func (v *visit) guard() error {
+func (v *visit) guard() {
 	if !v.settings.Guard {
-		return nil
+		return
 	}
-	key := v.settings.Prefix + record.Key
-	text, life, clock := newQuestion("GET", key), newQuestion("PTTL", key), newQuestion("TIME")
-	primary, replication, stats := newQuestion("GET", primaryKey), newQuestion("INFO", "replication"), newQuestion("INFO", "stats")
-	if err := v.ask(text, life, clock, primary, replication, stats); err != nil {
-		return err
-	}
+	key := v.epochKey()
+	text, life := v.answers["GET "+key], v.answers["PTTL "+key]
 	if strings.HasPrefix(string(text.err), "WRONGTYPE") {
 		v.add(Finding{Fatal, checkEpoch, fmt.Sprintf("its key %q is no string, and so no epoch record", key), "without one the server has no vote", anew})
-		return nil
+		return
 	}
 	for _, q := range []*question{text, life} {
 		if q.redirected() { // identity did not notice, because INFO is not permitted
 			v.inCluster(fmt.Sprintf("it is part of a Redis Cluster (%s)", q.err))
-			return nil
+			return
 		}
 		if q.err != "" {
 			v.add(Finding{Fatal, checkEpoch, fmt.Sprintf("its epoch record cannot be read (%s)", q.err), "without it the server has no vote", "permit GET and PTTL on " + key})
-			return nil
+			return
 		}
 	}
-	v.facts.recordRead = true
-	told := replication.fields()
-	v.facts.dataSet = record.DataSet(told["master_replid"], told["second_repl_offset"],
-		stats.fields()["total_net_repl_input_bytes"], primary.text())
+	v.recordRead = true
 	if text.value == nil {
-		return nil
+		return
 	}
 	r, err := record.Parse(text.text())
 	if err != nil {
 		v.unreadable(text.text(), err)
-		return nil
+		return
 	}
-	v.facts.record = r
-	left, _ := number(life.value)
-	v.recorded(r, left >= 0, sinceEpoch(clock))
-	return nil
+	v.record = r
+	v.recorded(r)
 }
 
-// sinceEpoch reads the answer to TIME as a duration, as in records. A server that does not answer
-// TIME is taken to agree with our clock.
-func sinceEpoch(clock *question) time.Duration {
-	at, ok := clock.time()
-	if !ok {
-		at = time.Now()
+// now returns the time by the server's clock as a duration, as in records. A server that does not
+// answer TIME is taken to agree with our clock.
+func (v *visit) now() time.Duration {
+	at := time.Now()
+	if v.timing != nil {
+		at = at.Add(v.timing.Offset)
 	}
 	return time.Duration(at.UnixMilli()) * time.Millisecond
 }
@@ -75,12 +66,12 @@ func (v *visit) unreadable(text string, err error) {
 	v.add(Finding{Fatal, checkEpoch, found, "clients of this version give it no vote", do})
 }
 
-// recorded checks a record that can be read. clock is the server's.
-func (v *visit) recorded(r *record.Record, expires bool, clock time.Duration) {
-	before := len(v.findings)
-	valid := v.valid(r, expires)
+// recorded checks a record that can be read.
+func (v *visit) recorded(r *record.Record) {
+	before, clock := len(v.findings), v.now()
+	valid := v.valid(r)
 	v.longTTLs(r, clock)
-	v.facts.quarantine = !valid
+	v.quarantined = !valid
 	if valid && r.Nodes == v.nodes {
 		v.quarantine(r, clock)
 	}
@@ -91,24 +82,28 @@ func (v *visit) recorded(r *record.Record, expires bool, clock time.Duration) {
 
 // valid reports whether the record is of what this process and data set remember, as far as the
 // server tells its identity.
-func (v *visit) valid(r *record.Record, expires bool) bool {
+func (v *visit) valid(r *record.Record) bool {
 	const until = "the next client writes a new record and gives it no vote until the locks that it may have forgotten must have expired"
 	run, _, _ := strings.Cut(r.Run, "/")
+	told := v.info("replication")
+	dataSet := record.DataSet(told["master_replid"], told["second_repl_offset"],
+		v.info("stats")["total_net_repl_input_bytes"], v.answers["GET "+record.PrimaryKey].text())
+	isKnown := r.Run != record.Unknown && v.runID != ""
+	left, _ := number(v.answers["PTTL "+v.epochKey()].value)
 	switch {
 	case r.Nodes != v.nodes:
 		v.add(Finding{Fatal, checkEpoch, fmt.Sprintf("its clients lock by %d nodes, and here are %d", r.Nodes, v.nodes),
 			"two such quorums need not meet, so it gives clients with these nodes no vote",
 			"give all clients the same nodes, or " + anew})
-
-	case r.Run != record.Unknown && v.facts.runID != "" && run != v.facts.runID:
+	case isKnown && run != v.runID:
 		v.add(Finding{Warning, checkEpoch, "it has been restarted since its epoch record was written", until, ""})
 		return false
-	case r.Run != record.Unknown && v.facts.runID != "" && v.facts.dataSet != "" && !r.IsOf(v.facts.runID+"/"+v.facts.dataSet):
+	case isKnown && dataSet != "" && !r.IsOf(v.runID+"/"+dataSet):
 		v.add(Finding{Warning, checkEpoch, "its data set was replaced since its epoch record was written",
 			"there was a failover and one back; or its first replica or a backup (redis-cli --rdb) was attached, or all were gone for repl-backlog-ttl, and the server cannot tell that from a failover: " + until, ""})
 
 		return false
-	case !expires:
+	case left < 0:
 		v.add(Finding{Warning, checkEpoch, "the TTL was taken from its epoch record", until, ""})
 		return false
 	}
@@ -133,15 +128,12 @@ func (v *visit) longTTLs(r *record.Record, clock time.Duration) {
 	case most > longestTTL:
 		v.add(Finding{Warning, checkEpoch, fmt.Sprintf("its epoch record tells of locks with a TTL of %v", most),
 			"no client takes such locks, so the record is damaged or hostile; where a majority of servers has forgotten, clients believe one such record up to ten times their TTL, and several as they are", anew})
-
 	case r.Born > clock+tokenSlack:
 		v.add(Finding{Warning, checkEpoch, fmt.Sprintf("its epoch record begins in %v", short(r.Born-clock)),
 			"its clock was set back, or the record is damaged: it has no vote for fenced locks until then, and locks that it holds last longer", "set its clock; if it is right, " + anew})
-
 	case long.TTL > v.settings.MaxTTL:
 		v.add(Finding{Note, checkEpoch, fmt.Sprintf("locks with a TTL of %v are on record, longer than ours of %v", long.TTL, v.settings.MaxTTL),
 			fmt.Sprintf("servers that forget have no vote for that long, until this fades in %v, if no client takes such a lock again", short(long.Until()-clock)), ""})
-
 	}
 }
 
@@ -172,11 +164,10 @@ func (v *visit) quarantine(r *record.Record, clock time.Duration) {
 		v.add(Finding{Warning, checkQuarantine, fmt.Sprintf("it is in quarantine for another %v", short(left)), why + "; " + basis,
 			"wait; or, if no lock that it may have forgotten can be held any more, " + anew})
 
-		v.facts.quarantine = r.Quarantine(clock, v.shortest(r, clock)) > 0
+		v.quarantined = r.Quarantine(clock, v.shortest(r, clock)) > 0
 	case r.Basis == record.Open:
 		v.add(Finding{Note, checkQuarantine, "its quarantine is over, but not all other servers have been asked what it may have forgotten",
 			fmt.Sprintf("each client that comes waits for %v, once, until it counts its vote, unless the others answer", v.settings.MaxTTL), ""})
-
 	default:
 		v.fine(checkQuarantine, "it is in no quarantine")
 	}

@@ -83,12 +83,7 @@ func purposes(prefix string) []purpose {
 
 // rights asks the server's ACL what it permits (Redis 7: ACL DRYRUN), or else tries each command.
 func (v *visit) rights() error {
-	whoami := newQuestion("ACL", "WHOAMI")
-	if err := v.ask(whoami); err != nil {
-		return err
-	}
-	dry := false
-	user := whoami.text()
+	user, dry := v.answers["ACL WHOAMI"].text(), false
 	if user != "" {
 		try := newQuestion("ACL", "DRYRUN", user, "TIME")
 		if err := v.ask(try); err != nil {

@@ -9,8 +9,6 @@ import (
 	"github.com/redquorum/redquorum/pool"
 )
 
-const primaryKey = record.PrimaryKey
-
 // openMembers returns the servers of the URL's node, or none if it is the only one.
 func openMembers(u *url.URL, opts []pool.Option) (all []Server, err error) {
 	standbys := u.Query()["standby"]
@@ -30,30 +28,25 @@ func openMembers(u *url.URL, opts []pool.Option) (all []Server, err error) {
 }
 
 // standby finds out whether the server has the vote of its node, if that is one of several.
-func (v *visit) standby() error {
-	primary, replication := newQuestion("GET", primaryKey), newQuestion("INFO", "replication")
-	backlog := newQuestion("CONFIG", "GET", "repl-backlog-ttl")
-	if err := v.ask(primary, replication, backlog); err != nil {
-		return err
-	}
-	confirmed, data := primary.text(), replication.fields()["master_replid"]
-	isKnown := v.facts.runID != "" && data != "" && primary.err == ""
+func (v *visit) standby() {
+	primary := v.answers["GET "+record.PrimaryKey]
+	confirmed, data := primary.text(), v.info("replication")["master_replid"]
+	isKnown := v.runID != "" && data != "" && primary.err == ""
 	switch several := len(v.server.Members) > 0; {
 	case several && !v.settings.Guard:
 		v.add(Finding{Fatal, checkStandby, "it is one of the servers of a node, and the memory guard is off", "a primary that was promoted would give away locks, so clients refuse it", "leave --memory-guard=false out"})
-	case isKnown && confirmed == v.facts.runID+"/"+data:
+	case isKnown && confirmed == v.runID+"/"+data:
 		v.fine(checkStandby, "it is confirmed as the primary of its node")
-		if ttl := backlog.fields()["repl-backlog-ttl"]; several && ttl != "" && ttl != "0" {
+		if ttl := v.setting("repl-backlog-ttl"); several && ttl != "" && ttl != "0" {
 			v.add(Finding{Note, checkStandby, "its repl-backlog-ttl is " + ttl, "after so many seconds without replicas it counts as failed over: it has no vote until it sees its standbys again, and for a longest TTL from then on", "CONFIG SET repl-backlog-ttl 0"})
 		}
 	case several && !isKnown:
-		v.add(Finding{Fatal, checkStandby, "it does not tell whether it is the primary of its node", "a node with standbys votes only if it does", "permit INFO, and GET and SET on " + primaryKey})
+		v.add(Finding{Fatal, checkStandby, "it does not tell whether it is the primary of its node", "a node with standbys votes only if it does", "permit INFO, and GET and SET on " + record.PrimaryKey})
 	case several:
-		v.add(Finding{Warning, checkStandby, "it is not confirmed as the primary of its node", "it has no vote until a client has seen all its standbys as replicas whose clocks are within a second of its own", "see that they are, that clients reach them, and that these may SET " + primaryKey})
+		v.add(Finding{Warning, checkStandby, "it is not confirmed as the primary of its node", "it has no vote until a client has seen all its standbys as replicas whose clocks are within a second of its own", "see that they are, that clients reach them, and that these may SET " + record.PrimaryKey})
 	case confirmed != "":
-		v.add(Finding{Fatal, checkStandby, "it is one of the servers of a node, and not confirmed as its primary", "named alone it has no vote", "give the URL with its standbys, as the other clients have it, or delete the key " + primaryKey + " if it stands alone now"})
+		v.add(Finding{Fatal, checkStandby, "it is one of the servers of a node, and not confirmed as its primary", "named alone it has no vote", "give the URL with its standbys, as the other clients have it, or delete the key " + record.PrimaryKey + " if it stands alone now"})
 	}
-	return nil
 }
 
 // members looks at the other servers of the node, on connections of their own.
@@ -63,7 +56,7 @@ func (v *visit) members(ctx context.Context) {
 		switch {
 		case err != nil:
 			v.add(Finding{Warning, checkStandby, fmt.Sprintf("its server %s cannot be reached: %v", s.Name, err), "after a failover the node has no vote until that server is a replica", "see that it runs"})
-		case role != "slave" && runID != v.facts.runID:
+		case role != "slave" && runID != v.runID:
 			v.add(Finding{Warning, checkStandby, fmt.Sprintf("its server %s is a primary, too", s.Name), "only one that is confirmed has the vote", "make it a replica of the other"})
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/record"
 )
 
 // replica is a standby as it should be.
@@ -18,7 +20,7 @@ func replica() *fake {
 func TestWhatIsFoundOfANodeWithStandbys(t *testing.T) {
 	t.Parallel()
 	const ours, before = "aaaa/dddd", "aaaa/cccc"
-	key := "GET " + primaryKey
+	key := "GET " + record.PrimaryKey
 	noperm := redis.Error("NOPERM this user has no permissions to run it")
 	for name, test := range map[string]struct {
 		primary, standby *fake
@@ -65,7 +67,7 @@ func TestANodeWithStandbysNeedsTheGuard(t *testing.T) {
 func TestAServerOfANodeThatIsNamedAlone(t *testing.T) {
 	t.Parallel()
 	for confirmed, want := range map[string]Severity{"aaaa/dddd": OK, "bbbb/dddd": Fatal} {
-		r := three(t, healthy().but("GET "+primaryKey, []byte(confirmed)), usual)
+		r := three(t, healthy().but("GET "+record.PrimaryKey, []byte(confirmed)), usual)
 		assert.Equal(t, want, find(r.Nodes[0].Findings, checkStandby).Severity, confirmed)
 	}
 }

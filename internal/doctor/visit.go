@@ -5,42 +5,32 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/redquorum/redquorum/internal/record"
 )
 
-// A visit is the conversation with one server.
+// A visit is the conversation with one server, and what compare needs of it.
 type visit struct {
 	server   Server
 	settings Settings
 	nodes    int // of the quorum
 
 	conn     redis.Conn
-	answered bool // the first questions, at least
-	unfit    bool // it is a Sentinel or in a cluster, so its answers to more questions mean nothing
+	answers  map[string]*question // to inquire, by their words
+	answered bool                 // the first questions, at least
+	unfit    bool                 // it is a Sentinel or in a cluster, so its answers to more questions mean nothing
 	findings []Finding
-	facts    facts
 
-	noChannels bool // its ACL knows none: before Redis 6.2
-}
-
-// facts has what compare needs of each server.
-type facts struct {
+	noChannels  bool // its ACL knows none: before Redis 6.2
 	runID       string
-	offset      time.Duration  // the server's clock is ahead of ours by this,
-	uncertainty time.Duration  // give or take that
-	timed       bool           // it is known
-	trip        time.Duration  // the median of some round trips,
-	longest     time.Duration  // and the longest
-	clock       reading        // from which it is
-	rate        rate           // at which it gains on ours
-	dataSet     string         // as in the record
+	timing      *Timing
+	clock       reading        // from which timing has the offset
+	rate        rate           // at which its clock gains on ours
 	record      *record.Record // nil: none, or it could not be read
 	recordRead  bool
-	quarantine  bool // its votes do not count for now
+	quarantined bool // its votes do not count for now
 }
 
 func (v *visit) add(f Finding) { v.findings = append(v.findings, f) }
@@ -78,17 +68,65 @@ func (v *visit) run(ctx context.Context) {
 
 // examine asks everything. Its error is the connection's.
 func (v *visit) examine() error {
-	for _, step := range []func() error{v.latency, v.identity, v.standby, v.memory, v.guard, v.rights} {
-		if err := step(); err != nil {
-			return err
+	if err := v.latency(); err != nil {
+		return err
+	}
+	if err := v.inquire(); err != nil {
+		return err
+	}
+	for _, judge := range []func(){v.identity, v.standby, v.memory, v.guard} {
+		if !v.unfit {
+			judge()
 		}
-		if v.unfit {
-			break
+	}
+	if !v.unfit {
+		if err := v.rights(); err != nil {
+			return err
 		}
 	}
 	v.transport()
 	return nil
 }
+
+// inquire asks what every server is asked but for the time and the rights.
+func (v *visit) inquire() error {
+	commands := [][]any{
+		{"ROLE"}, {"CLUSTER", "INFO"}, {"CLIENT", "ID"}, {"SCRIPT", "EXISTS", "0"}, {"ACL", "WHOAMI"},
+		{"GET", v.epochKey()}, {"PTTL", v.epochKey()}, {"GET", record.PrimaryKey},
+	}
+	for _, section := range []string{"server", "replication", "persistence", "memory", "stats"} {
+		commands = append(commands, []any{"INFO", section})
+	}
+	for _, name := range []string{"appendonly", "appendfsync", "save", "maxmemory-policy", "maxmemory", "min-replicas-to-write", "repl-backlog-ttl"} {
+		commands = append(commands, []any{"CONFIG", "GET", name})
+	}
+	v.answers = map[string]*question{}
+	var all []*question
+	for _, words := range commands {
+		q := newQuestion(words...)
+		v.answers[strings.TrimSuffix(fmt.Sprintln(words...), "\n")] = q
+		all = append(all, q)
+	}
+	if err := v.ask(all...); err != nil {
+		return err
+	}
+	v.runID = v.info("server")["run_id"]
+	if v.runID != "" || v.answers["INFO server"].err != "" {
+		return nil
+	}
+	// As package pool: in scripts it may have one.
+	script := newQuestion("EVAL", "return string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or ''", 0)
+	err := v.ask(script)
+	v.runID = script.text()
+	return err
+}
+
+// epochKey returns the key of the epoch record.
+func (v *visit) epochKey() string { return v.settings.Prefix + record.Key }
+
+// info returns what a section of INFO tells, and setting what CONFIG GET does.
+func (v *visit) info(section string) map[string]string { return v.answers["INFO "+section].fields() }
+func (v *visit) setting(name string) string            { return v.answers["CONFIG GET "+name].fields()[name] }
 
 // A question is one command and its answer. Exactly one of value and
 // err is set.
