@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/internal/record"
 	"github.com/redquorum/redquorum/pool/internal/link"
 )
 
@@ -119,12 +120,20 @@ func who(t *testing.T, n protocol.Node) (byReply, byScript string) {
 // the server, and a process that is started anew has another.
 func TestTheRecordAndTheRepliesNameTheServerAlike(t *testing.T) {
 	t.Parallel()
-	for runID, names := range map[string][2]string{"run1": {"run1/data1", "run1/data2"}, "": {"data1/data1", "data2/data2"}} {
+	for _, row := range []struct {
+		runID string
+		own   bool
+		names [2]string
+	}{
+		{"run1", false, [2]string{"run1/data1", "run1/data2"}},
+		{"", false, [2]string{"data1/data1", "data2/data2"}},
+		{"", true, [2]string{"data1/" + record.OwnData, "data2/" + record.OwnData}},
+	} {
 		r := newRig(t)
-		r.is(runID)
+		r.runID, r.own = row.runID, row.own
 		var log logBuffer
 		n := r.open(log.log())
-		for i, name := range names {
+		for i, name := range row.names {
 			if i > 0 {
 				r.set(func() { r.data = "data2" })
 				time.Sleep(link.IdentityAge)
@@ -136,7 +145,7 @@ func TestTheRecordAndTheRepliesNameTheServerAlike(t *testing.T) {
 			assert.Equal(t, name, byScript)
 			assert.Equal(t, i+1, r.connections())
 		}
-		assert.Equal(t, runID == "", log.count(n, "its master_replid stands in") == 1)
+		assert.Equal(t, row.runID == "", log.count(n, "its master_replid stands in") == 1)
 		assert.Zero(t, log.count(n, "permit INFO"))
 	}
 	nameless := newRig(t)

@@ -15,9 +15,6 @@ import (
 	"github.com/redquorum/redquorum/pool/internal/link"
 )
 
-// newNode returns a node for t and its standbys.
-func (t *target) newNode(s *settings) *node { return newNode(t.name(), t.members(s), s) }
-
 // members returns how to reach t and its standbys.
 func (t *target) members(s *settings) (all members) {
 	for _, one := range t.all() {
@@ -64,13 +61,16 @@ func (t *target) dial(ctx context.Context, s *settings) (redis.Conn, error) {
 func (t *target) greet(ctx context.Context, s *settings, raw net.Conn) (redis.Conn, error) {
 	if t.tls {
 		config, err := t.tlsConfig(ctx, s)
-		if err == nil {
-			raw, err = handshakeTLS(ctx, raw, config)
-		}
 		if err != nil {
 			raw.Close()
 			return nil, err
 		}
+		secure := tls.Client(raw, config)
+		if err := secure.HandshakeContext(ctx); err != nil {
+			raw.Close()
+			return nil, explainTLS(err)
+		}
+		raw = secure
 	}
 	c := link.NewConn(raw) // its replies are bounded while it logs in, too
 	if err := t.login(ctx, c, s); err != nil {
@@ -111,27 +111,17 @@ func (t *target) tlsConfig(ctx context.Context, s *settings) (*tls.Config, error
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if s.tls != nil {
 		given, err := s.tls(ctx, t.address)
-		switch {
-		case err != nil:
+		if err != nil {
 			return nil, fmt.Errorf("TLS configuration: %w", err)
-		case given == nil:
+		}
+		if c = given.Clone(); c == nil {
 			return nil, errNoConfig
 		}
-		c = given.Clone()
 	}
 	if c.ServerName == "" {
 		c.ServerName = t.host
 	}
 	return c, nil
-}
-
-// handshakeTLS returns raw within TLS. With an error it returns raw itself, which stays open.
-func handshakeTLS(ctx context.Context, raw net.Conn, config *tls.Config) (net.Conn, error) {
-	secure := tls.Client(raw, config)
-	if err := secure.HandshakeContext(ctx); err != nil {
-		return raw, explainTLS(err)
-	}
-	return secure, nil
 }
 
 // explainTLS says what a handshake that failed may mean. A server without TLS hangs up, or answers
@@ -156,17 +146,13 @@ func explainTLS(err error) error {
 
 // login authenticates and selects the database.
 func (t *target) login(ctx context.Context, c redis.Conn, s *settings) error {
-	var questions []link.Question
 	words, err := t.authWords(ctx, s)
 	if err != nil {
 		return err
 	}
+	var questions []link.Question
 	if len(words) > 0 {
-		auth := link.Question{Name: "AUTH", Required: true, Secret: true}
-		for _, w := range words {
-			auth.Args = append(auth.Args, w)
-		}
-		questions = append(questions, auth)
+		questions = append(questions, link.Question{Name: "AUTH", Args: redis.Args{}.AddFlat(words), Required: true, Secret: true})
 	}
 	if t.database != 0 {
 		questions = append(questions, link.Question{Name: "SELECT", Args: []any{t.database}, Required: true})
@@ -185,10 +171,10 @@ func (t *target) authWords(ctx context.Context, s *settings) ([]string, error) {
 		}
 		auth = password != ""
 	}
-	switch {
-	case !auth:
+	if !auth {
 		return nil, nil
-	case user == "":
+	}
+	if user == "" {
 		return []string{password}, nil
 	}
 	return []string{user, password}, nil

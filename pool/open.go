@@ -60,22 +60,19 @@ func OpenWith(urls []string, opts ...Option) ([]Node, error) {
 		}
 		targets[i] = t
 	}
-	nodes := make([]*node, len(targets))
+	nodes := make([]Node, len(targets))
 	for i, t := range targets {
-		nodes[i] = t.newNode(s)
+		nodes[i] = newNode(t.name(), t.members(s), s)
 	}
 	awaitMost(nodes, s.Dial)
-	opened := make([]Node, len(nodes))
-	for i, n := range nodes {
-		opened[i] = n
-	}
-	return opened, nil
+	return nodes, nil
 }
 
 // awaitMost waits until more than half of the nodes are connected, or all have tried.
-func awaitMost(nodes []*node, limit time.Duration) {
+func awaitMost(nodes []Node, limit time.Duration) {
 	tried := make(chan bool, len(nodes))
 	for _, n := range nodes {
+		n := n.(*node)
 		go func() {
 			<-n.Tried() // every attempt ends within the DialTimeout
 			tried <- n.Connected()

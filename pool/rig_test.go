@@ -39,6 +39,7 @@ type rig struct {
 	data    string // master_replid
 	demoted bool
 	lenient bool   // it takes any password
+	own     bool   // INFO tells that it has read from no primary
 	tracks  bool   // it knows CLIENT TRACKING, but gives no hints
 	native  string // the compare-and-delete that it knows: DELEX, DELIFEQ or none
 	policy  string // for eviction
@@ -115,7 +116,11 @@ func (r *rig) before(p *miniserver.Peer, cmd string, args ...string) bool {
 		if r.demoted {
 			role = "slave"
 		}
-		p.WriteBulk("run_id:" + r.runID + "\r\nmaxmemory_policy:" + r.policy + "\r\nrole:" + role + "\r\nmaster_replid:" + r.data + "\r\n")
+		own := ""
+		if r.own {
+			own = "second_repl_offset:-1\r\ntotal_net_repl_input_bytes:0\r\n"
+		}
+		p.WriteBulk(own + "run_id:" + r.runID + "\r\nmaxmemory_policy:" + r.policy + "\r\nrole:" + role + "\r\nmaster_replid:" + r.data + "\r\n")
 	case cmd == "ROLE" && r.role != nil:
 		p.WriteLen(len(r.role))
 		for _, v := range r.role {
@@ -234,7 +239,7 @@ func openNode(t *testing.T, url string, opts ...Option) protocol.Node {
 	require.NoError(t, err)
 	target, err := parseURL(url)
 	require.NoError(t, err)
-	n := target.newNode(s) // Open would wait
+	n := newNode(target.name(), target.members(s), s) // Open would wait
 	t.Cleanup(func() { n.Close() })
 	return n
 }

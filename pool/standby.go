@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -150,9 +151,9 @@ func keepOne(greetings []link.Greeting, kept int) {
 
 // explain says why none of the members is a primary.
 func (m members) explain(greetings []link.Greeting) error {
-	each := make([]string, len(greetings))
+	var each []string
 	for i, g := range greetings {
-		each[i] = m[i].name + ": " + link.Explain(g.Err).Error()
+		each = append(each, m[i].name+": "+link.Explain(g.Err).Error())
 	}
 	return fmt.Errorf("%w: %s", errNoVote, strings.Join(each, "; "))
 }
@@ -161,14 +162,13 @@ func (m members) explain(greetings []link.Greeting) error {
 // nothing, for tools.
 func (m members) dialPrimary(ctx context.Context) (redis.Conn, error) {
 	greetings := m.greet(ctx, func(ctx context.Context, c redis.Conn) (s link.Server, _ []string, err error) {
-		err = link.Ask(ctx, c, append(s.AskWho(), s.AskRole())...)
-		if err == nil && s.Role == "slave" {
-			err = ErrReplica
+		if err = link.Ask(ctx, c, append(s.AskWho(), s.AskRole())...); err != nil {
+			return s, nil, err
 		}
-		if err == nil {
-			err = s.AskScript(ctx, c)
+		if s.Role == "slave" {
+			return s, nil, ErrReplica
 		}
-		return s, nil, err
+		return s, nil, s.AskScript(ctx, c)
 	})
 	found, _ := primaryOf(greetings)
 	keepOne(greetings, found)
@@ -178,24 +178,21 @@ func (m members) dialPrimary(ctx context.Context) (redis.Conn, error) {
 	return greetings[found].Conn, nil
 }
 
-// confirm makes sure that all members but the primary are replicas, and tells the primary so.
+// confirm makes sure that all members but the primary are replicas, and tells the primary so. They are
+// looked at again, now that the primary is known.
 func (m members) confirm(ctx context.Context, at int, greetings []link.Greeting) error {
-	not := func(other int, err error) error {
-		return fmt.Errorf("%w: %s is a primary, and votes once all others have been seen as replicas; %s: %w",
-			errNoVote, m[at].name, m[other].name, link.Explain(err))
-	}
 	primary := &greetings[at]
 	for i, g := range greetings {
-		if i != at && !errors.Is(link.Explain(g.Err), ErrReplica) {
-			return not(i, g.Err)
-		}
-	}
-	for i := range m { // again, now that the primary is known
 		if i == at {
 			continue
 		}
-		if err := m[i].lookAt(ctx, primary.Conn); err != nil {
-			return not(i, err)
+		err := cmp.Or(g.Err, errPrimary)
+		if errors.Is(link.Explain(err), ErrReplica) {
+			err = m[i].lookAt(ctx, primary.Conn)
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %s is a primary, and votes once all others have been seen as replicas; %s: %w",
+				errNoVote, m[at].name, m[i].name, link.Explain(err))
 		}
 	}
 	select {

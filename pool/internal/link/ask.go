@@ -1,6 +1,7 @@
 package link
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,19 +73,26 @@ func Ask(ctx context.Context, c redis.Conn, questions ...Question) error {
 	if len(questions) == 0 {
 		return nil
 	}
-	stop := context.AfterFunc(ctx, func() { c.Close() })
-	defer stop()
+	defer context.AfterFunc(ctx, func() { c.Close() })()
+	err := ask(c, questions)
+	if ctx.Err() != nil { // which closes the connection, and the error of that explains nothing
+		return ctx.Err()
+	}
+	return err
+}
+
+func ask(c redis.Conn, questions []Question) error {
 	for _, q := range questions {
 		if err := c.Send(q.Name, q.Args...); err != nil {
-			return preferContext(ctx, err)
+			return err
 		}
 	}
 	if err := c.Flush(); err != nil {
-		return preferContext(ctx, err)
+		return err
 	}
 	var said error // a server that hangs up may have said why
 	for _, q := range questions {
-		v, err := receiveAnswer(c)
+		v, err := receive(c)
 		reply, isReply := err.(redis.Error)
 		switch {
 		case err == nil && q.Answered != nil:
@@ -104,44 +112,24 @@ func Ask(ctx context.Context, c redis.Conn, questions ...Question) error {
 			}
 		case errors.Is(err, wire.ErrReplyTooLarge):
 			return fmt.Errorf("%w (to %s)", err, q.subject())
-		case err != nil && said != nil && ctx.Err() == nil:
-			return said
 		case err != nil:
-			return preferContext(ctx, err)
+			return cmp.Or(said, err)
 		}
 	}
 	return nil
 }
 
-// preferContext returns the context's error if it has ended, and otherwise err. The context's end
-// closes the connection, and the error of that explains nothing.
-func preferContext(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return err
-}
-
 // receive waits for a reply for as long as it takes, even where the caller's dial function set a
-// read timeout: an idle connection is not a broken one.
+// read timeout: an idle connection is not a broken one. It makes an error of a panic: redigo panics on a
+// reply whose length is absurd, which a Conn refuses.
 func receive(c redis.Conn) (reply any, err error) {
-	defer panicToError(&err)
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: reading it panics: %v", wire.ErrUnexpected, p)
+		}
+	}()
 	if ct, ok := c.(redis.ConnWithTimeout); ok {
 		return ct.ReceiveWithTimeout(0)
 	}
 	return c.Receive()
-}
-
-// receiveAnswer waits for a reply for as long as the connection's own read timeout lets it.
-func receiveAnswer(c redis.Conn) (reply any, err error) {
-	defer panicToError(&err)
-	return c.Receive()
-}
-
-// panicToError makes an error of a panic while a reply is read. redigo panics on a reply whose
-// length is absurd. A Conn refuses such a reply; connections of the caller's dial function do not.
-func panicToError(err *error) {
-	if p := recover(); p != nil {
-		*err = fmt.Errorf("%w: reading it panics: %v", wire.ErrUnexpected, p)
-	}
 }

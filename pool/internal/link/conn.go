@@ -21,7 +21,6 @@ type conn struct {
 	queue  *queue
 	config *Config
 	redis  redis.Conn
-	writer batchWriter // on redis
 	server Server
 	began  time.Time
 	worked bool // the server has answered, and not only with errors; the reader's
@@ -40,8 +39,7 @@ type conn struct {
 
 func newConn(q *queue, h *hints, g Greeting) *conn {
 	c := &conn{
-		queue: q, config: h.config, redis: g.Conn, writer: newBatchWriter(g.Conn), server: g.Server,
-		began: time.Now(), broken: make(chan struct{}),
+		queue: q, config: h.config, redis: g.Conn, server: g.Server, began: time.Now(), broken: make(chan struct{}),
 	}
 	c.confirmation = confirmation{server: g.Server, run: g.Server.identity(), broken: c.broken, fail: c.fail, reply: q.reply}
 	c.tracking = tracking{hints: h, merger: &c.merger, run: g.Server.RunID}
@@ -94,7 +92,7 @@ func (c *conn) write() {
 			return
 		}
 		if batch = c.prepare(batch); len(batch) > 0 {
-			if err := c.writer.sendBatch(batch); err != nil {
+			if err := sendBatch(c.redis, batch); err != nil {
 				c.lose(err)
 				return
 			}
@@ -144,13 +142,10 @@ func (c *conn) read() {
 			c.answerMerged(k.Each(), v, failure)
 		case k.Own != nil:
 			k.Own.Answered(v, failure)
-		case k.Answers() > 1:
+		default:
 			if a, last := c.plain.Answer(&k, v, failure); last {
 				c.settle(k, a)
 			}
-		default:
-			a := k.Answer(v, failure)
-			c.settle(k, a)
 		}
 	}
 }
@@ -161,7 +156,7 @@ func (c *conn) answerMerged(each []wire.Call, v any, failure redis.Error) {
 		c.merger.Stop()
 	}
 	for i := range each {
-		a := wire.AnswerOf(each, i, v, failure)
+		a := wire.AnswerOf(each, i, v)
 		c.settle(each[i], a)
 	}
 }
@@ -235,40 +230,29 @@ func (c *conn) watch() {
 
 // reauthenticate has AUTH sent each time that the period has passed, until the connection breaks.
 // Credentials end, and some servers then end the connections that began with them, with the requests
-// that are on their way.
+// that are on their way. Without an answer the connection goes on with those that it has, which should be
+// good until the next time.
 func (c *conn) reauthenticate(ctx context.Context, ask func(context.Context) ([]string, error)) {
 	t := time.NewTicker(c.config.Reauthenticate)
 	defer t.Stop()
 	for {
 		select {
 		case <-t.C:
-			c.queueAuth(ctx, ask)
 		case <-c.broken:
 			return
 		}
+		limited, cancel := context.WithTimeout(ctx, c.config.Dial)
+		words, err := ask(limited)
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			c.config.Doubt(cannotAuthenticate + err.Error())
+		}
+		if len(words) > 0 {
+			auth := wire.Command(wire.Begin(1+len(words), append([]string{"AUTH"}, words...)...), c.authenticated)
+			c.auth.Store(&auth)
+			c.queue.kick()
+		}
 	}
-}
-
-// queueAuth asks for the credentials of this moment and has them sent, before the requests of a batch.
-// Without an answer the connection goes on with those that it has, which should be good until the next
-// time.
-func (c *conn) queueAuth(ctx context.Context, ask func(context.Context) ([]string, error)) {
-	limited, cancel := context.WithTimeout(ctx, c.config.Dial)
-	defer cancel()
-	words, err := ask(limited)
-	if err != nil && ctx.Err() == nil {
-		c.config.Doubt(cannotAuthenticate + err.Error())
-	}
-	if len(words) == 0 {
-		return
-	}
-	p := wire.Begin(1+len(words), "AUTH")
-	for _, w := range words {
-		p = p.Text(w)
-	}
-	auth := wire.Command(p, c.authenticated)
-	c.auth.Store(&auth)
-	c.queue.kick()
 }
 
 const cannotAuthenticate = "it cannot be authenticated again: "

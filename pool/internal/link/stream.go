@@ -112,17 +112,24 @@ func (c *Conn) Do(name string, args ...any) (reply any, err error) {
 	return reply, err
 }
 
-// A batchWriter sends batches of calls to a server, for one goroutine.
-type batchWriter interface {
-	sendBatch(batch []wire.Call) error
-}
-
-// newBatchWriter returns the fastest way to write on c.
-func newBatchWriter(c redis.Conn) batchWriter {
+// sendBatch sends a batch of calls.
+func sendBatch(c redis.Conn, batch []wire.Call) error {
 	if own, ok := c.(*Conn); ok {
-		return own
+		return own.sendBatch(batch)
 	}
-	return redigoWriter{c}
+	// A connection from the caller's dial function may be more than a stream of bytes, so redigo writes on it.
+	var p wire.Packet
+	for i := range batch {
+		p = p.Append(&batch[i])
+	}
+	for len(p) > 0 {
+		var words []string
+		words, p = p.Words()
+		if err := c.Send(words[0], redis.Args{}.AddFlat(words[1:])...); err != nil {
+			return err
+		}
+	}
+	return c.Flush()
 }
 
 // sendBatch sends a batch with one system call, whatever its size, and mostly by copying packets. redigo
@@ -137,25 +144,4 @@ func (c *Conn) sendBatch(batch []wire.Call) error {
 		c.batch = nil
 	}
 	return err
-}
-
-// A redigoWriter writes on a connection from the caller's dial function, by redigo's means, because
-// such a connection may be more than a stream of bytes.
-type redigoWriter struct{ conn redis.Conn }
-
-func (w redigoWriter) sendBatch(batch []wire.Call) error {
-	for i := range batch {
-		for p := wire.Packet(nil).Append(&batch[i]); len(p) > 0; {
-			var words []string
-			words, p = p.Words()
-			args := make([]any, len(words)-1)
-			for j, word := range words[1:] {
-				args[j] = word
-			}
-			if err := w.conn.Send(words[0], args...); err != nil {
-				return err
-			}
-		}
-	}
-	return w.conn.Flush()
 }

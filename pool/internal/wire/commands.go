@@ -125,19 +125,21 @@ func encodeRelease(p Packet, r *protocol.Request) Packet { return p.Text(r.Key).
 
 // decodeOwned understands the answer of the scripts that do something only if the key holds the value.
 func decodeOwned(answer any) (protocol.Reply, error) {
-	switch answer := answer.(type) {
-	case int64:
-		if answer == 1 {
-			return protocol.Reply{Outcome: protocol.Granted}, nil
-		}
-	case []any:
-		if len(answer) == 1 {
-			if ms, ok := answer[0].(int64); ok {
-				return protocol.Reply{Outcome: protocol.Refused, TTL: PTTL(ms)}, nil
-			}
-		}
+	if answer == int64(1) {
+		return protocol.Reply{Outcome: protocol.Granted}, nil
+	}
+	if ms, ok := refusal(answer); ok {
+		return protocol.Reply{Outcome: protocol.Refused, TTL: PTTL(ms)}, nil
 	}
 	return unexpected(answer)
+}
+
+// refusal returns the one number of a list.
+func refusal(answer any) (n int64, ok bool) {
+	if list, _ := answer.([]any); len(list) == 1 {
+		n, ok = list[0].(int64)
+	}
+	return n, ok
 }
 
 // decodeReleased is decodeOwned for a refusal that may tell as well whose the key is: 1 for
@@ -214,17 +216,11 @@ func encodeQueue(p Packet, r *protocol.Request) Packet {
 }
 
 func decodeQueue(answer any) (protocol.Reply, error) {
-	switch answer := answer.(type) {
-	case int64:
-		if answer >= 0 {
-			return protocol.Reply{Outcome: protocol.Granted, Others: int(answer)}, nil
-		}
-	case []any:
-		if len(answer) == 1 {
-			if before, ok := answer[0].(int64); ok && before > 0 {
-				return protocol.Reply{Outcome: protocol.Refused, Others: int(before)}, nil
-			}
-		}
+	if behind, ok := answer.(int64); ok && behind >= 0 {
+		return protocol.Reply{Outcome: protocol.Granted, Others: int(behind)}, nil
+	}
+	if before, ok := refusal(answer); ok && before > 0 {
+		return protocol.Reply{Outcome: protocol.Refused, Others: int(before)}, nil
 	}
 	return unexpected(answer)
 }

@@ -229,22 +229,11 @@ func StopsMerging(failure redis.Error) bool {
 	return strings.HasPrefix(string(failure), "NOSCRIPT") || IsPermanent(meaning)
 }
 
-// AnswerOf returns what the answer to a merged call means to the i-th of its calls.
-func AnswerOf(each []Call, i int, answer any, failure redis.Error) Answer {
-	if failure == "" {
-		if reply, understood := mergedReply(answer, i, len(each)); understood {
-			return Answer{Reply: reply}
-		}
-	}
-	each[i].Form.Again = true
-	return Answer{Again: true}
-}
-
-// mergedReply makes a reply of a script's answer for key i of n. It is not understood where the key
-// must be asked alone.
-func mergedReply(answer any, i, n int) (reply protocol.Reply, understood bool) {
+// AnswerOf returns what the answer to a merged call, which is nil after a failure, means to the i-th of its
+// calls.
+func AnswerOf(each []Call, i int, answer any) Answer {
 	ms := int64(mergedAlone)
-	if list, _ := answer.([]any); len(list) == n {
+	if list, _ := answer.([]any); len(list) == len(each) {
 		if number, ok := list[i].(int64); ok {
 			ms = number
 		}
@@ -253,9 +242,10 @@ func mergedReply(answer any, i, n int) (reply protocol.Reply, understood bool) {
 	}
 	switch {
 	case ms == mergedGranted:
-		return protocol.Reply{Outcome: protocol.Granted}, true
+		return Answer{Reply: protocol.Reply{Outcome: protocol.Granted}}
 	case ms > mergedGranted:
-		return protocol.Reply{Outcome: protocol.Refused, TTL: PTTL(ms)}, true
+		return Answer{Reply: protocol.Reply{Outcome: protocol.Refused, TTL: PTTL(ms)}}
 	}
-	return protocol.Reply{}, false
+	each[i].Form.Again = true
+	return Answer{Again: true}
 }

@@ -119,9 +119,12 @@ func (k *Call) Answers() int {
 	return 1
 }
 
-// Answer takes the answer to one of the call's commands. With the last it returns what all of them mean.
-// What follows a lock that was taken is sent however late it is.
+// Answer takes the answer to a call, or to one of its commands. With the last it returns what all of them
+// mean. What follows a lock that was taken is sent however late it is.
 func (a *Plain) Answer(k *Call, said any, failure redis.Error) (all Answer, last bool) {
+	if !k.Form.plain {
+		return k.Answer(said, failure), true
+	}
 	a.said[a.n], a.failure[a.n] = said, failure
 	if a.n++; a.n < plainCommands {
 		return all, false
