@@ -248,20 +248,6 @@ func TestOneAtATime(t *testing.T) {
 	}
 }
 
-// TestAKilledClient gives its lock back when its session's TTL is over.
-func TestAKilledClient(t *testing.T) {
-	t.Parallel()
-	d := serve(t, fast)
-	all := d.startAll("600")
-	for _, w := range all {
-		require.NoError(t, w.signal(syscall.SIGKILL))
-	}
-	killed := time.Now()
-	for _, w := range all {
-		assert.Less(t, d.await(w.name).Sub(killed), 2*fast, w.name)
-	}
-}
-
 // TestAStoppedClient does not believe that it has the lock that another has got meanwhile, and that its
 // work, which would be over by now, is done.
 func TestAStoppedClient(t *testing.T) {

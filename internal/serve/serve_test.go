@@ -56,9 +56,9 @@ func TestAClientThatDiesGivesItsLocksBack(t *testing.T) {
 	})
 }
 
-// TestALeaseWithoutASessionHasOneOfItsOwn, which any request for the lease keeps alive.
+// TestALeaseWithoutASessionHasOneOfItsOwn, which any request for the lease keeps alive, and which ends with its leases.
 func TestALeaseWithoutASessionHasOneOfItsOwn(t *testing.T) {
-	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
+	served(t, Config{Limits: Limits{Sessions: 2}}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		c := &client{t: t, server: s}
 		a := c.take(`{"name":"a","ttl_ms":3000,"fenced":true}`)
 		require.NotEmpty(t, a.lease.Session)
@@ -77,11 +77,20 @@ func TestALeaseWithoutASessionHasOneOfItsOwn(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
 		assert.True(t, free(t, servers, "a"))
-		assert.Equal(t, kindHeld, func() string {
-			defer servers.Hold("a")()
-			return c.ask("POST", "/v1/locks", `{"name":"a"}`).problem.Kind
-		}())
-		time.Sleep(time.Minute)
+		release := servers.Hold("a")
+		assert.Equal(t, kindHeld, c.ask("POST", "/v1/locks", `{"name":"a"}`).problem.Kind)
+		release()
+
+		for range 5 { // one lock after the other does not use up the sessions that there may be
+			c := &client{t: t, server: s}
+			a := c.take(`{"name":"a","ttl_ms":3600000}`)
+			c.session = a.lease.Session
+			second := c.take(`{"name":"b"}`)
+			c.release(a.lease.Lease)
+			require.Equal(t, http.StatusOK, c.ask("GET", "/v1/session", "").status, "it has another")
+			c.release(second.lease.Lease)
+			require.Equal(t, kindSession, c.ask("GET", "/v1/session", "").problem.Kind)
+		}
 		assert.Empty(t, s.table.sessions, "a session without a lease is of no use")
 	})
 }
@@ -133,32 +142,19 @@ func TestTheEndOfASessionReleasesItsLeases(t *testing.T) {
 	})
 }
 
-// TestNewsOfTheTimeLeft: a client that polls is answered before what it was told is over.
-func TestNewsOfTheTimeLeft(t *testing.T) {
-	served(t, Config{}, func(t *testing.T, _ *redlocktest.Servers, s *Server) {
+// TestALockAtRiskIsTold: a client that polls hears at once that renewals fail, as long as half of the TTL is left, and
+// later that they succeed again. Of a lock that is well it hears a later end, before the one that it knows.
+func TestALockAtRiskIsTold(t *testing.T) {
+	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		c := open(t, s, `{"ttl_ms":60000}`)
-		end := c.take(`{"name":"a","ttl_ms":3000}`).end()
-		for range 100 {
-			seen := c.ask("GET", "/v1/session", "").session.Version
+		end := c.take(`{"name":"a","ttl_ms":6000}`).end()
+		seen := c.ask("GET", "/v1/session", "").session.Version
+		poll := func() sessionAnswer {
 			a := c.ask("GET", "/v1/session?wait_ms=60000&seen="+text(seen), "")
 			require.True(t, time.Now().Before(end))
 			require.True(t, a.session.Leases[0].Held)
 			end = a.asked.Add(millis(a.session.Leases[0].ValidFor))
-		}
-	})
-}
-
-// TestALockAtRiskIsTold: a client that polls hears at once that renewals fail, as long as half of the TTL is left, and
-// later that they succeed again. Of a lock that is well it hears no such thing.
-func TestALockAtRiskIsTold(t *testing.T) {
-	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
-		c := open(t, s, `{"ttl_ms":60000}`)
-		c.take(`{"name":"a","ttl_ms":6000}`)
-		seen := c.ask("GET", "/v1/session", "").session.Version
-		poll := func() (state sessionAnswer) {
-			state = c.ask("GET", "/v1/session?wait_ms=60000&seen="+text(seen), "").session
-			require.True(t, state.Leases[0].Held)
-			return state
+			return a.session
 		}
 		for range 20 {
 			state := poll()
@@ -223,9 +219,10 @@ func TestTheEnd(t *testing.T) {
 		waiting := make(chan answer, 1)
 		go func() { waiting <- other.ask("POST", "/v1/locks", `{"name":"a","wait_ms":60000}`) }()
 		synctest.Wait()
-		seen := c.ask("GET", "/v1/session", "").session.Version
+		seen := c.ask("GET", "/v1/session", "")
+		require.Empty(t, seen.headers.Get("Connection"))
 		news := make(chan answer, 1)
-		go func() { news <- c.ask("GET", "/v1/session?wait_ms=3000&seen="+text(seen), "") }()
+		go func() { news <- c.ask("GET", "/v1/session?wait_ms=3000&seen="+text(seen.session.Version), "") }()
 		synctest.Wait()
 
 		grace, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -235,7 +232,9 @@ func TestTheEnd(t *testing.T) {
 			released, _ := s.Close(grace)
 			left <- released
 		}()
-		assert.True(t, (<-news).session.Ending)
+		told := <-news
+		assert.True(t, told.session.Ending)
+		assert.Equal(t, "close", told.headers.Get("Connection"), "the next request is not on a connection that is closed meanwhile")
 		assert.Equal(t, kindEnding, (<-waiting).problem.Kind)
 		assert.Equal(t, kindEnding, c.ask("POST", "/v1/locks", `{"name":"c"}`).problem.Kind)
 		assert.Equal(t, kindEnding, c.ask("POST", "/v1/sessions", "").problem.Kind)
@@ -291,40 +290,28 @@ func TestKinds(t *testing.T) {
 // TestATickIsOfTheRequestsArrival, and not of when the lock was had: behind a holder, behind an outage,
 // and behind another request of the same key.
 func TestATickIsOfTheRequestsArrival(t *testing.T) {
-	t.Parallel()
-	waits := map[string]func(s *redlocktest.Servers) (end func()){
-		"behind a holder":  func(s *redlocktest.Servers) func() { return s.Hold("tick") },
-		"behind an outage": func(s *redlocktest.Servers) func() { return s.Outage(2) },
-	}
-	for name, begin := range waits {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				servers, s := start(t, Config{})
-				c := open(t, s, `{"ttl_ms":600000}`)
-				came := time.Now().Round(time.Minute)
-				time.AfterFunc(50*time.Second, begin(servers))
-				first := c.take(`{"name":"tick","every_ms":60000,"wait_ms":300000}`)
-				assert.Equal(t, came.UTC().Format(time.RFC3339), first.lease.Tick)
-				c.release(first.lease.Lease)
-				next := c.take(`{"name":"tick","every_ms":60000}`)
-				assert.Equal(t, came.Add(time.Minute).UTC().Format(time.RFC3339), next.lease.Tick, "it was not spent")
-				c.release(next.lease.Lease)
-
-				time.Sleep(2 * time.Minute) // another tick
-				time.AfterFunc(3*time.Minute, begin(servers))
-				late := c.ask("POST", "/v1/locks", `{"name":"tick","every_ms":60000,"wait_ms":300000}`)
-				assert.Equal(t, http.StatusConflict, late.status)
-				assert.Equal(t, kindLate, late.problem.Kind)
-				assert.True(t, free(t, servers, "tick"))
-			})
-		})
-	}
-	synctest.Test(t, func(t *testing.T) {
-		servers, s := start(t, Config{})
-		c := open(t, s, `{"ttl_ms":600000}`)
-		c.headers = map[string]string{"Idempotency-Key": "k"}
+	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		const body = `{"name":"tick","every_ms":60000,"wait_ms":300000}`
+		c := open(t, s, `{"ttl_ms":600000}`)
 		came := time.Now().Round(time.Minute)
+		time.AfterFunc(50*time.Second, servers.Hold("tick"))
+		first := c.take(body)
+		assert.Equal(t, came.UTC().Format(time.RFC3339), first.lease.Tick)
+		c.release(first.lease.Lease)
+		next := c.take(`{"name":"tick","every_ms":60000}`)
+		assert.Equal(t, came.Add(time.Minute).UTC().Format(time.RFC3339), next.lease.Tick, "it was not spent")
+		c.release(next.lease.Lease)
+
+		time.Sleep(2 * time.Minute) // another tick
+		time.AfterFunc(3*time.Minute, servers.Outage(2))
+		late := c.ask("POST", "/v1/locks", body)
+		assert.Equal(t, http.StatusConflict, late.status)
+		assert.Equal(t, kindLate, late.problem.Kind)
+		assert.True(t, free(t, servers, "tick"))
+
+		time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)))
+		c.headers = map[string]string{"Idempotency-Key": "k"}
+		came = time.Now()
 		release := servers.Hold("tick")
 		left, leave := context.WithCancel(t.Context())
 		go c.askUnder(left, "POST", "/v1/locks", body)

@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,29 +14,36 @@ import (
 	"github.com/redquorum/redquorum/redlocktest"
 )
 
-// TestWhatAServerLeaves: the next one keeps what clients were told, also if it ends at once, and adopts
+// resumed returns a server that goes on with what another has left: kept locks, and lost ones.
+func resumed(t *testing.T, servers *redlocktest.Servers, c Config, left State, kept, lost int) *Server {
+	t.Helper()
+	s := New(servers.Locker(), c)
+	t.Cleanup(func() { endNow(s) })
+	had, missed := s.Resume(t.Context(), left)
+	assert.Equal(t, [2]int{kept, lost}, [2]int{had, missed})
+	return s
+}
+
+// TestWhatAServerLeaves: the next one keeps whose it is and what clients were told, also if it ends at once, and adopts
 // no more than it has room for.
 func TestWhatAServerLeaves(t *testing.T) {
-	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, first *Server) {
-		c := &client{t: t, server: first}
-		lone := c.take(`{"name":"a"}`)
-		c.take(`{"name":"b"}`)
+	of := Config{Rights: twoClients(t)}
+	served(t, of, func(t *testing.T, servers *redlocktest.Servers, first *Server) {
+		c := as(t, first, "billing")
+		lone := c.take(`{"name":"billing/a"}`)
+		c.take(`{"name":"billing/b"}`)
 		left := first.Leave()
 		require.NoError(t, left.Check())
 
-		small := New(servers.Locker(), Config{Limits: Limits{Total: 1}})
-		kept, lost := small.Resume(t.Context(), left)
-		assert.Equal(t, []int{1, 1}, []int{kept, lost})
+		small := resumed(t, servers, Config{Limits: Limits{Total: 1}}, left, 1, 1)
 		released, expiring := endNow(small)
 		assert.Equal(t, []int{0, 1}, []int{released, expiring}, "its client was told that it has it")
 
-		next := New(servers.Locker(), Config{})
-		kept, lost = next.Resume(t.Context(), left)
-		assert.Equal(t, []int{2, 0}, []int{kept, lost})
-		of := next.table.sessions[lone.lease.Session]
-		require.NotNil(t, of)
-		assert.True(t, of.isLone, "it ends with its lock")
-		endNow(next)
+		next := resumed(t, servers, of, left, 2, 0)
+		path := "/v1/locks/" + lone.lease.Lease
+		assert.Equal(t, http.StatusNotFound, as(t, next, "payroll").ask("DELETE", path, "").status)
+		assert.Equal(t, http.StatusNoContent, as(t, next, "billing").ask("DELETE", path, "").status)
+		assert.Nil(t, next.table.sessions[lone.lease.Session], "it ended with its lock")
 	})
 }
 
@@ -58,18 +66,14 @@ func TestARestartInAnOutage(t *testing.T) {
 		left = next.Leave()
 
 		time.AfterFunc(2*time.Second, end)
-		last := New(servers.Locker(), Config{})
-		kept, lost = last.Resume(t.Context(), left)
-		assert.Equal(t, []int{1, 0}, []int{kept, lost})
+		last := resumed(t, servers, Config{}, left, 1, 0)
 		c.server = last
 		assert.True(t, c.ask("GET", "/v1/locks/"+id, "").lease.Held)
 
 		left = last.Leave()
 		servers.Outage(2)
-		over := New(servers.Locker(), Config{})
 		began := time.Now()
-		kept, lost = over.Resume(t.Context(), left)
-		assert.Equal(t, []int{0, 1}, []int{kept, lost})
+		resumed(t, servers, Config{}, left, 0, 1)
 		assert.InDelta(t, 10*time.Second, time.Since(began), float64(5*time.Second), "the TTL, and what a try takes")
 	})
 }
@@ -98,22 +102,18 @@ func TestAServerThatLeavesAnswersNoMore(t *testing.T) {
 		for range cap(under) {
 			assert.True(t, <-under, "a request that was under way")
 		}
-		assert.True(t, c.isCut("GET", "/v1/session", ""))
-		assert.True(t, c.isCut("DELETE", "/v1/session", ""))
-		assert.True(t, c.isCut("GET", path, ""))
-		assert.True(t, c.isCut("POST", path+"/extend", ""))
-		assert.True(t, c.isCut("DELETE", path, ""))
+		for _, request := range []string{"GET /v1/session", "DELETE /v1/session", "GET " + path, "POST " + path + "/extend", "DELETE " + path, "POST /v1/sessions"} {
+			method, path, _ := strings.Cut(request, " ")
+			assert.True(t, c.isCut(method, path, ""), request)
+		}
 		assert.True(t, c.isCut("POST", "/v1/locks", `{"name":"b"}`))
-		assert.True(t, c.isCut("POST", "/v1/sessions", ""))
 		assert.Equal(t, http.StatusOK, c.ask("GET", "/healthz", "").status)
 		for _, l := range first.table.sessions[c.session].leases { // as at the end of a request for it
 			_, err := l.locked(&request{since: time.Now()})
 			assert.ErrorIs(t, err, errEnding)
 		}
 
-		next := New(servers.Locker(), Config{})
-		kept, lost := next.Resume(t.Context(), left)
-		assert.Equal(t, []int{1, 0}, []int{kept, lost})
+		next := resumed(t, servers, Config{}, left, 1, 0)
 		of := next.table.sessions[c.session]
 		require.Len(t, of.leases, 1)
 		for _, l := range of.leases {
@@ -124,7 +124,6 @@ func TestAServerThatLeavesAnswersNoMore(t *testing.T) {
 		assert.False(t, c.ask("GET", "/v1/session?wait_ms=60000&seen="+seen, "").session.Ending)
 		assert.Zero(t, time.Since(began), "a client that was cut off is told at once")
 		assert.Equal(t, http.StatusNoContent, c.ask("DELETE", path, "").status)
-		endNow(next)
 	})
 }
 
@@ -145,10 +144,7 @@ func TestALimitedLockOutlivesTwoRestarts(t *testing.T) {
 		c := open(t, s, `{"ttl_ms":3600000}`)
 		c.take(`{"name":"a","max_hold_ms":60000}`)
 		time.Sleep(50 * time.Second)
-		left := s.Leave()
-		s = New(servers.Locker(), Config{})
-		kept, _ := s.Resume(t.Context(), left)
-		require.Equal(t, 1, kept)
+		s = resumed(t, servers, Config{}, s.Leave(), 1, 0)
 		time.Sleep(5 * time.Second)
 		assert.InDelta(t, 5_000, s.Leave().Sessions[0].Leases[0].Hold, 100)
 	})

@@ -86,50 +86,35 @@ func TestWrongInput(t *testing.T) {
 			says          string
 		}{
 			{locks, ``, bad, `"name" is missing`},
-			{locks, `{}`, bad, `"name" is missing`},
 			{locks, `[]`, bad, `a JSON object is wanted, not a list`},
-			{locks, `"a"`, bad, `a JSON object is wanted, not string`},
 			{locks, `{"name":"c"`, bad, `not complete`},
 			{locks, `{"name":"c"} {}`, bad, `after top-level value at byte 13; one JSON object is wanted`},
 			{locks, `{name:"c"}`, bad, `the body: invalid character`},
 			{locks, `{"nam":"c"}`, bad, `unknown field "nam"`},
-			{locks, `{"NAME":"c"}`, bad, `unknown field "NAME"`},
 			{locks, `{"name":"c","name":"d"}`, bad, `"name" is there twice, the second time at byte 12`},
-			{locks, `{"name":"c","na\u006de":"d"}`, bad, `"name" is there twice`},
 			{locks, `{"name":"c","Name":"d"}`, bad, `unknown field "Name"`},
 			{locks, "{\"name\":\"\xff\xfe\"}", bad, `"name": invalid UTF-8 at byte 9`},
 			{locks, "{\"names\":[\"c\",\"d\xff\"]}", bad, `"names/1": invalid UTF-8 at byte 16`},
-			{locks, "{\"name\":\"c\",\"owner\":\"\xc3\"}", bad, `"owner": invalid UTF-8`},
 			{locks, `{"name":"\ud800"}`, bad, `"name": invalid`},
-			{"POST /v1/sessions", "{\"owner\":\"\xff\"}", bad, `"owner": invalid UTF-8 at byte 10`},
-			{"POST /v1/sessions", `{"ttl_ms":1000,"ttl_ms":2000}`, bad, `"ttl_ms" is there twice`},
 			{"GET /v1/locks?name=%ff%fe", ``, bad, `name="\xff\xfe" must be text in UTF-8`},
 			{"GET /v1/locks?name=a&name=b", ``, bad, `"name" is in the query 2 times`},
 			{"GET /v1/locks?name=a&permits=%zz", ``, bad, `invalid URL escape "%zz"`},
 			{"GET /v1/locks/%ff", ``, bad, `the path "/v1/locks/\xff" must be text in UTF-8`},
 			{locks, `{"name":1}`, bad, `"name": text is wanted, not number`},
 			{locks, `{"name":"c","names":["d"]}`, bad, `exclude each other`},
-			{locks, `{"names":"c"}`, bad, `a list of text is wanted`},
 			{locks, `{"names":[1]}`, bad, `"names": text is wanted, not number`},
 			{locks, `{"names":["c",""]}`, bad, `must not be empty`},
 			{locks, `{"name":"c","ttl_ms":"10s"}`, bad, `"ttl_ms": a whole number is wanted, not string`},
 			{locks, `{"name":"c","ttl_ms":1.5}`, bad, `"ttl_ms": a whole number is wanted`},
-			{locks, `{"name":"c","ttl_ms":1e30}`, bad, `"ttl_ms": a whole number is wanted`},
-			{locks, `{"name":"c","ttl_ms":-1}`, bad, `"ttl_ms": `},
 			{locks, `{"name":"c","ttl_ms":9223372036854775807}`, bad, `"ttl_ms": `},
 			{locks, `{"name":"c","wait_ms":-1}`, bad, `"wait_ms": -1 must be between 0 and 3600000`},
-			{locks, `{"name":"c","max_hold_ms":-1}`, bad, `"max_hold_ms": `},
-			{locks, `{"name":"c","max_hold_ms":9223372036854775807}`, bad, `"max_hold_ms": `},
 			{locks, `{"name":"c","ttl_ms":18446744083710}`, bad, `18446744083710 must be between`}, // 2^64 ns and ten seconds
 			{locks, `{"name":"c","max_hold_ms":18446744083710}`, bad, `18446744083710 must be between`},
 			{locks, `{"name":"c","every_ms":10}`, bad, `"every_ms": 10 must be between 1000 and`},
-			{locks, `{"name":"c","every_ms":-10}`, bad, `"every_ms": `},
 			{locks, `{"name":"c","every_ms":1000,"kind":"shared"}`, bad, `"every_ms" is for one name`},
 			{locks, `{"name":"c","every_day_in":"Europe/Bonn"}`, bad, `"every_day_in": "Europe/Bonn" must be a name of the time zone database`},
 			{locks, `{"name":"c","every_day_in":"Local"}`, bad, `"every_day_in": "Local" must be a name`},
 			{locks, `{"name":"c","every_day_in":"localtime"}`, bad, `"every_day_in": "localtime" must be a name`},
-			{locks, `{"name":"c","every_day_in":"../etc"}`, bad, `"every_day_in": "../etc" must be a name`},
-			{locks, `{"name":"c","every_day_in":1}`, bad, `"every_day_in": text is wanted, not number`},
 			{locks, `{"name":"c","every_day_in":"UTC","every_ms":1000}`, bad, `exclude each other`},
 			{locks, `{"names":["c","d"],"every_day_in":"UTC"}`, bad, `"every_day_in" is for one name`},
 			{locks, `{"name":"c","kind":"semaphore"}`, bad, `"kind": "semaphore" must be exclusive, shared or permits`},
@@ -146,13 +131,11 @@ func TestWrongInput(t *testing.T) {
 			{locks, `{"name":"c","kind":"shared","fenced":true}`, bad, `"fenced" is for one holder`},
 			{locks, `{"name":"c","kind":"shared","permits":3}`, bad, `exclude each other`},
 			{locks, `{"names":["c","d"],"permits":3}`, bad, `"names" are for`},
-			{locks, `{"name":"c","owner":"a\nb"}`, bad, `"owner": `},
 			{locks, `{"name":"c","owner":"` + strings.Repeat("x", 129) + `"}`, bad, `"owner": the label has 129 bytes`},
 			{locks, `{"name":"` + strings.Repeat("x", 2000) + `"}`, bad, `name`},
 			{locks, `{"name":"` + strings.Repeat("x", maxBody) + `"}`, http.StatusRequestEntityTooLarge, `too large`},
 			{locks, `{"name":"c"}`, http.StatusTooManyRequests, `as many leases as are allowed`},
 			{"POST /v1/sessions", `{"ttl_ms":1}`, bad, `"ttl_ms": 1 must be between 1000 and 3600000`},
-			{"POST /v1/sessions", `{"ttl_ms":-9223372036854775808}`, bad, `"ttl_ms"`},
 			{"POST /v1/sessions", `{"owner":"\u0000"}`, bad, `"owner": `},
 			{"POST /v1/sessions", `null`, http.StatusCreated, ``},
 			{"GET /v1/session?wait_ms=5", ``, bad, `goes with seen`},
@@ -163,8 +146,6 @@ func TestWrongInput(t *testing.T) {
 			{"GET /v1/locks?name=a&permits=x", ``, bad, `permits=x`},
 			{"GET /v1/locks?name=a&permits=1001", ``, bad, `1000`},
 			{"GET /v1/locks/nope", ``, http.StatusNotFound, `no such lease`},
-			{"DELETE /v1/locks/nope", ``, http.StatusNotFound, `no such lease`},
-			{"POST /v1/locks/nope/extend", ``, http.StatusNotFound, `no such lease`},
 			{"GET /v2/locks", ``, http.StatusNotFound, `there is no GET /v2/locks`},
 			{"PUT /v1/locks", ``, http.StatusMethodNotAllowed, `/v1/locks is for GET, HEAD, POST, not for PUT`},
 		} {
@@ -190,25 +171,18 @@ func TestWrongInput(t *testing.T) {
 	})
 }
 
-func TestLimitOfSessions(t *testing.T) {
-	served(t, Config{Limits: Limits{Sessions: 2}}, func(t *testing.T, _ *redlocktest.Servers, s *Server) {
-		c := open(t, s, "")
-		open(t, s, "")
+func TestLimits(t *testing.T) {
+	served(t, Config{Limits: Limits{Sessions: 2, Total: 2}}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
+		c, other := open(t, s, ""), open(t, s, "")
 		assert.Equal(t, kindLimit, c.ask("POST", "/v1/sessions", "").problem.Kind)
-		require.Equal(t, http.StatusNoContent, c.ask("DELETE", "/v1/session", "").status)
-		open(t, s, "")
-	})
-}
-
-func TestLimitOfAllLeases(t *testing.T) {
-	served(t, Config{Limits: Limits{Total: 2}}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
-		c := open(t, s, "")
 		c.take(`{"name":"a"}`)
-		a := open(t, s, "").take(`{"name":"b"}`)
+		a := other.take(`{"name":"b"}`)
 		assert.Equal(t, kindLimit, c.ask("POST", "/v1/locks", `{"name":"c"}`).problem.Kind)
 		assert.True(t, free(t, servers, "c"))
-		c.release(a.lease.Lease)
+		other.release(a.lease.Lease)
 		c.take(`{"name":"c"}`)
+		require.Equal(t, http.StatusNoContent, other.ask("DELETE", "/v1/session", "").status)
+		open(t, s, "")
 	})
 }
 
@@ -247,32 +221,4 @@ func TestAccess(t *testing.T) {
 		}
 		assert.Equal(t, x.refused, x.config.refuses(r) != nil, name)
 	}
-}
-
-// FuzzRequests: whatever a client sends, it gets an answer that says what is wrong, and takes at most
-// what it asks for.
-func FuzzRequests(f *testing.F) {
-	f.Add("/v1/locks", `{"name":"a","permits":3,"weight":2,"ttl_ms":1000,"owner":"x"}`)
-	f.Add("/v1/locks", `{"names":["a","b"],"fenced":true,"wait_ms":1}`)
-	f.Add("/v1/sessions", `{"ttl_ms":1000}`)
-	f.Fuzz(func(t *testing.T, path, body string) {
-		if path != "/v1/locks" && path != "/v1/sessions" {
-			path = "/v1/locks"
-		}
-		synctest.Test(t, func(t *testing.T) {
-			_, s := start(t, Config{})
-			a := (&client{t: t, server: s}).ask("POST", path, body)
-			switch a.status {
-			case http.StatusCreated, http.StatusBadRequest, http.StatusRequestEntityTooLarge:
-			default:
-				t.Errorf("%s %q: %d %s", path, body, a.status, a.body)
-			}
-			assert.LessOrEqual(t, len(s.table.sessions), 1)
-			assert.LessOrEqual(t, len(s.table.leases), 1)
-			if a.status != http.StatusCreated {
-				assert.NotEmpty(t, a.problem.Detail)
-				assert.Empty(t, s.table.leases)
-			}
-		})
-	})
 }
