@@ -832,18 +832,19 @@ func TestToolsFindTheGroupsOfAName(t *testing.T) {
 		c := w.NewClient(1)
 		old, changing, next := mapOf(c, 1, "a", "b"), mapOf(c, 2, "a-", "b", "c+"), mapOf(c, 2, "b", "c")
 		l := openGroups(t, w, 2, []string{"a-", "b", "c+"}, redlock.Prefix(prefix))
-		moved := 0
-		for i := range 300 {
+		moved, in := 0, map[string]int{}
+		for i := range 3000 {
 			name := fmt.Sprint("job-", i)
 			before, after := old.GroupsOf(prefix+name), next.GroupsOf(prefix+name)
 			require.Len(t, before, 1)
 			assert.Equal(t, []string{l.GroupOf(name)}, after)
+			in[after[0]]++
 			want := slices.Compact(slices.Sorted(slices.Values(append(before, after...))))
 			assert.Equal(t, want, changing.GroupsOf(prefix+name))
 			moved += len(want) - 1
 		}
-		assert.Greater(t, moved, 100)
-		assert.Less(t, moved, 300)
+		assert.InDelta(t, 1500, in["c"], 150, "each has a half")
+		assert.InDelta(t, 2000, moved, 150, "those of a, and of b those that would have been in c of all three")
 	})
 }
 

@@ -140,8 +140,8 @@ func TestOnlyTheReleaseOfAHeldLockExpectsNoRefusal(t *testing.T) {
 func TestReleaseFromManyGoroutines(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
-		for range 20 {
-			lock := take(t, l, "x")
+		for i := range 40 {
+			lock := takeAll(t, l, abc[:1+2*(i%2)])
 			var succeeded atomic.Int32
 			var all sync.WaitGroup
 			for range 20 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -14,7 +13,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/sim"
 	"github.com/redquorum/redquorum/redlock"
@@ -109,23 +107,6 @@ func TestBadPermitsAreRefused(t *testing.T) {
 		assert.Equal(t, []int{0}, take(t, l, "x", redlock.Exclusive()).Permits())
 		assert.Len(t, take(t, l, "x").Permits(), 2)
 		take(t, l, "y", redlock.Permits(1000))
-	})
-}
-
-// TestOnePermitIsTheExclusiveLock, for all who take that.
-func TestOnePermitIsTheExclusiveLock(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, other := two(t, w)
-		r := recorded(w)
-		lock := take(t, l, "x", redlock.Permits(1))
-		assert.Zero(t, lock.Permit())
-		assert.ErrorIs(t, errOf(other.TryAcquire(t.Context(), "x")), redlock.ErrHeld)
-		assert.Empty(t, r.of(sim.Submitted, protocol.OpSlots))
-		time.Sleep(rtt)
-		got := waits(t.Context(), t, l)
-		value := lock.Value()
-		require.NoError(t, lock.Release(t.Context()))
-		assert.Equal(t, value, (<-got).Value(), "handed over to a plain caller")
 	})
 }
 
@@ -265,80 +246,6 @@ func TestAPermitIsHandedOverWithinAProcess(t *testing.T) {
 	})
 }
 
-// A crowd counts the holders of k permits, and how long fewer than k hold them while a caller waits.
-type crowd struct {
-	k                      int
-	mu                     sync.Mutex
-	holders, waiting, most int
-	changed                time.Time
-	idle                   time.Duration // the longest
-}
-
-func (c *crowd) change(holders, waiting int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.holders < c.k && c.waiting > 0 {
-		c.idle = max(c.idle, time.Since(c.changed))
-	}
-	c.holders, c.waiting = c.holders+holders, c.waiting+waiting
-	c.most, c.changed = max(c.most, c.holders), time.Now()
-}
-
-// TestExactlyKHoldThePermits where many compete, as long as a majority is up, whatever the minority does: none is idle
-// for long while a caller waits.
-func TestExactlyKHoldThePermits(t *testing.T) {
-	for name, trouble := range map[string]func(w *sim.World){
-		"all well":         func(*sim.World) {},
-		"two servers down": func(w *sim.World) { w.Servers()[1].Vanish(); w.Servers()[3].Crash() },
-		"two servers hung": func(w *sim.World) { onEach(w.Servers()[:2], (*sim.Server).Hang) },
-		"leftovers on two servers": func(w *sim.World) {
-			onEach(w.Servers()[:2], func(s *sim.Server) {
-				for slot := range 4 {
-					s.Set(slotKey(slot), "left", time.Hour)
-				}
-			})
-		},
-	} {
-		simulateCase(t, name, 5, func(t *testing.T, w *sim.World) {
-			w.SetNet(sim.Net{Patience: time.Second, Travel: func(_ sim.Leg, r *rand.Rand) (time.Duration, bool) {
-				return time.Millisecond/2 + time.Duration(r.Int64N(int64(time.Millisecond))), false
-			}})
-			trouble(w)
-			c := &crowd{k: 4}
-			end := time.Now().Add(2 * time.Second)
-			var all sync.WaitGroup
-			for i := range 12 {
-				l, _ := open(t, w)
-				for j := range 1 + 2*(i%2) { // of one process
-					dice := rand.New(rand.NewPCG(uint64(i), uint64(j)))
-					all.Go(func() {
-						for time.Now().Before(end) {
-							c.change(0, 1)
-							lock := waited(t, l, "x", redlock.Permits(c.k))
-							c.change(1, -1)
-							time.Sleep(50*time.Millisecond + time.Duration(dice.Int64N(int64(100*time.Millisecond))))
-							assert.True(t, lock.Valid())
-							c.change(-1, 0)
-							assert.NoError(t, lock.Release(t.Context()))
-						}
-					})
-				}
-			}
-			time.Sleep(time.Second / 2)
-			c.mu.Lock()
-			c.idle, c.changed = 0, time.Now()
-			c.mu.Unlock()
-			time.Sleep(time.Until(end))
-			c.mu.Lock()
-			idle := c.idle
-			c.mu.Unlock()
-			all.Wait()
-			assert.Equal(t, 4, c.most)
-			assert.Less(t, idle, 150*time.Millisecond)
-		})
-	}
-}
-
 // TestEventsTellThePermit from the try that won it to its end, and nothing of other locks.
 func TestEventsTellThePermit(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
@@ -396,26 +303,6 @@ func TestOneWhoWaitedForPermitsIsToldWhoWasInTheWay(t *testing.T) {
 			require.ErrorAs(t, err, &failed)
 			require.Equal(t, "the holder", failed.Holder.Owner, "after %v: %v", wait, err)
 		}
-	})
-}
-
-// TestHeldPermitsAreNoOutage while a minority is down, although the first answer alone cannot be
-// made up for.
-func TestHeldPermitsAreNoOutage(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		net := sim.Fixed(leg)
-		net.Travel = slowNode(2, 2*leg)
-		w.SetNet(net)
-		holder, _ := open(t, w)
-		for range 3 {
-			take(t, holder, "x", redlock.Permits(3))
-		}
-		w.Servers()[0].Crash()
-		w.Servers()[4].Crash()
-		l, _ := open(t, w)
-		_, err := l.TryAcquire(t.Context(), "x", redlock.Permits(3))
-		require.ErrorIs(t, err, redlock.ErrHeld)
-		assert.ErrorContains(t, err, "all 3 permits are held")
 	})
 }
 
@@ -504,25 +391,6 @@ func TestInspectPermitsTellsTheHolderOfEach(t *testing.T) {
 	})
 }
 
-// TestWhoTakesAPermitAgainAloneStandsBackRarely: once a turn it goes to the gate, in case others wait.
-func TestWhoTakesAPermitAgainAloneStandsBackRarely(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w)
-		more := 0
-		for range 50 {
-			cost := took(func() {
-				lock := waited(t, l, "x", redlock.Permits(2))
-				defer lock.Release(t.Context())
-			})
-			assert.LessOrEqual(t, cost, 5*rtt)
-			if cost > 2*rtt { // a vote and a release
-				more++
-			}
-		}
-		assert.Less(t, more, 15)
-	})
-}
-
 // weighs are the options of a caller that wants w of five permits.
 func weighs(w int) []redlock.Option { return []redlock.Option{redlock.Permits(5), redlock.Weight(w)} }
 
@@ -576,31 +444,6 @@ func TestTriesAtTheSameMomentAllGetTheirWeight(t *testing.T) {
 			time.Sleep(rtt)
 		}
 		all.Wait()
-	})
-}
-
-// TestWithoutAWeightThereIsNoGate, and with one it is held only until all permits are there.
-func TestWithoutAWeightThereIsNoGate(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, other := two(t, w)
-		gate := keys.Gate.Of("x")
-		one := take(t, l, "x", weighs(1)...)
-		assert.Equal(t, []int{one.Permit()}, one.Permits())
-		assert.Zero(t, holding(w, gate))
-		all := make(chan *redlock.Lock, 1)
-		go func() {
-			lock, err := other.Acquire(t.Context(), "x", weighs(5)...)
-			assert.NoError(t, err)
-			all <- lock
-		}()
-		time.Sleep(time.Second)
-		assert.Equal(t, 5, holding(w, gate))
-		assert.Equal(t, 5, heldSlots(w), "it keeps the four that were free")
-		require.NoError(t, one.Release(t.Context()))
-		lock := <-all
-		time.Sleep(rtt)
-		assert.Zero(t, holding(w, gate))
-		assert.Equal(t, []int{0, 1, 2, 3, 4}, lock.Permits())
 	})
 }
 

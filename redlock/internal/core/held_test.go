@@ -116,18 +116,6 @@ func TestALossEndsTheClaimAtOnce(t *testing.T) {
 	}
 }
 
-// TestANodeThatLacksTheClaimGetsItAgain, unless another has the node.
-func TestANodeThatLacksTheClaimGetsItAgain(t *testing.T) {
-	h := newHeld(t)
-	b := h.renew()
-	h.answer(b, lacking, granted, granted)
-	assert.Equal(t, 2, h.Claim.Votes())
-	repair := h.sent(protocol.OpAcquire)
-	assert.Equal(t, quorum.Of(0), repair.asked)
-	h.answer(repair, granted)
-	assert.Equal(t, 3, h.Claim.Votes())
-}
-
 // TestWhatTheGuardJudges: a request that can win or keep a lock, or a token, looks at the nodes' records.
 func TestWhatTheGuardJudges(t *testing.T) {
 	k := newHeld(t).Key

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,63 +52,6 @@ func (h *house) isFree(t *testing.T, names ...string) {
 		require.NoError(t, err)
 		require.Nil(t, f)
 		l.Release(t.Context())
-	}
-}
-
-func TestTheFirstOfABondThatEndsEndsAll(t *testing.T) {
-	t.Parallel()
-	urls := servers(t, 3)
-	h, other := newHouse(t, urls, false), newHouse(t, urls, false)
-	names := []string{"a", "b", "c"}
-	for i, name := range names {
-		b, locks, ends := h.bonded(t, names...)
-		require.Positive(t, b.Deadline())
-		locks[i].Release(t.Context())
-		assert.Equal(t, end{name, core.Released}, <-ends)
-		other.isFree(t, names...)
-		first, _ := b.First()
-		assert.Equal(t, name, first.Key())
-		assert.Same(t, locks[i].Hold, first.Hold)
-		assert.Zero(t, b.Deadline())
-		_, f := b.Release(t.Context())
-		require.NotNil(t, f)
-		assert.Equal(t, core.NotHeld, f.Kind)
-		_, f = b.Extend(t.Context())
-		require.NotNil(t, f)
-		assert.Equal(t, core.NotHeld, f.Kind)
-		assert.Empty(t, ends, "it ends once")
-	}
-}
-
-func TestABondIsExtendedAndReleasedAsAWhole(t *testing.T) {
-	t.Parallel()
-	urls := servers(t, 3)
-	h, other := newHouse(t, urls, false), newHouse(t, urls, false)
-	for _, callers := range []int{1, 4} {
-		b, locks, ends := h.bonded(t, "a", "b", "c")
-		before := b.Deadline()
-		votes, f := b.Extend(t.Context())
-		require.Nil(t, f)
-		assert.GreaterOrEqual(t, votes, 2)
-		assert.Greater(t, b.Deadline(), before)
-		for _, l := range locks {
-			assert.GreaterOrEqual(t, l.Deadline(), b.Deadline())
-		}
-		var released atomic.Int32
-		var all sync.WaitGroup
-		for range callers {
-			all.Go(func() {
-				votes, f := b.Release(t.Context())
-				if f == nil {
-					released.Add(1)
-					assert.GreaterOrEqual(t, votes, 2)
-				}
-			})
-		}
-		all.Wait()
-		assert.EqualValues(t, 1, released.Load())
-		assert.Equal(t, end{"a", core.Released}, <-ends)
-		other.isFree(t, "a", "b", "c")
 	}
 }
 

@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -189,77 +188,6 @@ func TestAContextEndsBeforeALockIsGivenBack(t *testing.T) {
 				assert.Equal(t, locks, first, name)
 			}
 			require.NoError(t, e.Close(t.Context()))
-		})
-	}
-}
-
-// A broken node fails at once.
-type broken struct{ name string }
-
-func (b broken) String() string { return b.name }
-
-func (broken) Submit(*protocol.Request, int, protocol.Receiver) error {
-	return errors.New("out of order")
-}
-
-func (broken) Close() error { return nil }
-
-func TestNodesThatFailAtOnceAreAnOutage(t *testing.T) {
-	t.Parallel()
-	e := engine.New(engine.Config{Nodes: []protocol.Node{broken{"a"}, broken{"b"}, broken{"c"}}, Clock: clock.System})
-	t.Cleanup(func() { assert.NoError(t, e.Close(context.Background())) })
-	terms := core.Terms{TTL: time.Second, Timeout: time.Second, Patience: 50 * time.Millisecond}
-	waits := func() (*core.Failure, error) { _, f, err := e.Acquire(t.Context(), "job", &terms); return f, err }
-	tries := func(s engine.Schedule) func() (*core.Failure, error) {
-		return func() (*core.Failure, error) { _, f, err := e.Try(t.Context(), "job", &terms, s); return f, err }
-	}
-	for least, get := range map[time.Duration]func() (*core.Failure, error){
-		0:                     tries(engine.Schedule{}),
-		6 * time.Millisecond:  tries(engine.Schedule{Retries: 2, Interval: 3 * time.Millisecond}),
-		50 * time.Millisecond: tries(engine.Schedule{Retries: engine.Forever}),
-		51 * time.Millisecond: waits,
-	} {
-		f, err := get()
-		require.NoError(t, err)
-		assert.Equal(t, core.NoQuorum, f.Kind)
-		assert.GreaterOrEqual(t, f.Outage, min(least, terms.Patience))
-		assert.Len(t, f.Answers, 3)
-		for _, a := range f.Answers {
-			assert.EqualError(t, a.Err, "out of order")
-		}
-	}
-}
-
-// TestAProcessThatComesBackIsBehindThoseWhoWait, whichever node keeps the order: all processes line up at the
-// same, though the last nodes have not answered when a vote is lost.
-func TestAProcessThatComesBackIsBehindThoseWhoWait(t *testing.T) {
-	for i := range 10 {
-		t.Run(fmt.Sprint("job", i), func(t *testing.T) {
-			simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
-				name := fmt.Sprint("job", i)
-				terms := core.Terms{TTL: 10 * time.Second, Timeout: time.Second, Renew: true}
-				var engines []*engine.Engine
-				for range 2 {
-					e, _ := simulated(t, w)
-					engines = append(engines, e)
-				}
-				lock, f, err := engines[0].Acquire(t.Context(), name, &terms)
-				require.NoError(t, err)
-				require.Nil(t, f)
-				got := make(chan int, 2)
-				for i := range 2 {
-					go func() {
-						if lock, _, _ := engines[1-i].Acquire(t.Context(), name, &terms); lock.Hold != nil {
-							got <- i
-							lock.Release(t.Context())
-						}
-					}()
-					time.Sleep(time.Second) // of virtual time
-				}
-				lock.Release(t.Context())
-				assert.Equal(t, 0, <-got)
-				assert.Equal(t, 1, <-got)
-			})
 		})
 	}
 }

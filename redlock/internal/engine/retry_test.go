@@ -1,12 +1,10 @@
 package engine
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/protocol"
@@ -66,20 +64,4 @@ func TestWhatFollowsAFailedTry(t *testing.T) {
 			now = now.Add(pause)
 		}
 	}
-}
-
-// TestAPauseEnds with the context, and with the engine.
-func TestAPauseEnds(t *testing.T) {
-	t.Parallel()
-	e := New(Config{Clock: clock.System})
-	ctx, cancel := context.WithCancel(t.Context())
-	over := make(chan struct{})
-	for _, ctx := range []context.Context{ctx, t.Context()} {
-		go func() { e.sleep(ctx, time.Hour); over <- struct{}{} }()
-	}
-	cancel()
-	<-over
-	require.NoError(t, e.Close(t.Context()))
-	<-over
-	e.sleep(t.Context(), time.Millisecond)
 }

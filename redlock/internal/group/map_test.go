@@ -1,7 +1,6 @@
 package group
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -51,60 +50,5 @@ func TestWhoMayUseTheMap(t *testing.T) {
 		isComplete, err := versionsOf(t, row.version, row.isChanging).judge(row.seen)
 		assert.Equal(t, row.isComplete, isComplete, row.what)
 		assert.ErrorIs(t, err, row.err, row.what)
-	}
-}
-
-// TestAGroupWithoutAStageLearnsWhatIsCertain, and no more.
-func TestAGroupWithoutAStageLearnsWhatIsCertain(t *testing.T) {
-	t.Parallel()
-	m := versionsOf(t, 2, true)
-	for first, seen := range map[stage][]sight{
-		founding(1):  {at(0), between(founding(1), completed(1))},
-		completed(1): {at(0), at(completed(1)), {err: assert.AnError}},
-		retired(1):   {at(completed(1)), at(retired(1)), at(0)},
-		completed(2): {at(retired(1)), at(completed(2)), at(0)},
-	} {
-		assert.Equal(t, first, m.firstStage(seen), "%v", seen)
-	}
-}
-
-func TestStagesAreInOrder(t *testing.T) {
-	t.Parallel()
-	for v := 1; v < 4; v++ {
-		assert.Less(t, founding(v), completed(v))
-		assert.Less(t, completed(v), retired(v))
-		assert.Less(t, retired(v), founding(v+1))
-		for _, s := range []stage{founding(v), completed(v), retired(v)} {
-			assert.Equal(t, v, s.version())
-			assert.Equal(t, s == retired(v), s.isRetired())
-			for older := 1; older <= v; older++ {
-				assert.Equal(t, s != founding(v), s.proves(older), "%v proves %v", s, older)
-			}
-			assert.False(t, s.proves(v+1))
-		}
-	}
-}
-
-// TestAKeyMovesToTheGroupThatJoins, or stays: and clients of both maps meet where it was.
-func TestAKeyMovesToTheGroupThatJoins(t *testing.T) {
-	t.Parallel()
-	was, during := versionsOf(t, 1, false), versionsOf(t, 2, true)
-	moved, in := 0, map[string]int{}
-	const keys = 3000
-	for i := range keys {
-		key := fmt.Sprint("key", i)
-		alone, same := Find(was.groups, key)
-		assert.Equal(t, alone, same)
-		before, after := Find(during.groups, key)
-		assert.Equal(t, alone, before, "clients of the map before are met")
-		in[during.groups[after].Name]++
-		if before != after {
-			assert.Equal(t, "c", during.groups[after].Name)
-			moved++
-		}
-	}
-	assert.Equal(t, in["c"], moved)
-	for _, g := range during.groups {
-		assert.InDelta(t, keys/3, in[g.Name], keys/20, "each has a third of the keys")
 	}
 }
