@@ -85,7 +85,7 @@ func (c *client) begin(lock *redlock.Lock, reads bool) *hold {
 	}
 	if slot := lock.Permit(); slot > 0 {
 		h.keys = []string{fmt.Sprint(lock.Name(), " permit ", slot)}
-		if c.count("permit above the first"); slot > c.permits {
+		if c.count("permit above the first"); slot >= c.permits {
 			c.problem("P1: %v, and there are %d", h, c.permits)
 		}
 	}

@@ -18,18 +18,18 @@ import (
 func TestReadersKeepNoWriterOut(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(40) {
-		waited := waitBehindReaders(t, seed, variant{})
+		waited := waitBehindReaders(t, seed)
 		assert.Less(t, waited, 2*time.Second, "seed %d: readers hold for some 0.4 s, in its process and then in others", seed)
 	}
 }
 
 // waitBehindReaders returns how long the writer waits, five seconds at most.
-func waitBehindReaders(t *testing.T, seed uint64, v variant) time.Duration {
+func waitBehindReaders(t *testing.T, seed uint64) time.Duration {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 7))
 	d := &dice{Rand: r, hangs: make([]time.Duration, 3)}
 	w := newWorld(3, 3, d, func(limit time.Duration) time.Duration { return time.Duration(r.Int64N(max(1, int64(limit)))) })
-	d.now, w.reuses, w.variant = &w.now, true, v
+	d.now, w.reuses = &w.now, true
 	plain := core.Terms{TTL: 10 * time.Second, Timeout: 30 * time.Millisecond, Renew: true, Patience: time.Second}
 	reads := plain
 	reads.Shared = true

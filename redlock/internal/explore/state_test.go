@@ -28,7 +28,6 @@ import (
 type hasher struct {
 	sum   uint64
 	now   clock.Instant
-	exact bool // times and values count as they are
 	known []unsafe.Pointer
 	names names
 	seqs  []int64
@@ -229,7 +228,7 @@ func newHashing(t reflect.Type) hashing {
 
 func hashInstant(h *hasher, at unsafe.Pointer) {
 	i := *(*clock.Instant)(at)
-	if i != 0 && !h.exact {
+	if i != 0 {
 		i -= h.now - 1<<60
 	}
 	h.number(uint64(i))
@@ -261,7 +260,7 @@ func hashSlice(t reflect.Type) hashing {
 	return func(h *hasher, at unsafe.Pointer) {
 		s := (*sliceHead)(at)
 		h.number(uint64(s.len))
-		if !isSet || h.exact {
+		if !isSet {
 			for i := range uintptr(s.len) {
 				of(h, unsafe.Add(s.first, i*size))
 			}
@@ -320,7 +319,7 @@ func hashStruct(t reflect.Type) hashing {
 	}
 	return func(h *hasher, at unsafe.Pointer) {
 		for i := range parts {
-			if p := &parts[i]; p.partly != nil && !h.exact {
+			if p := &parts[i]; p.partly != nil {
 				p.partly(h, p.do, unsafe.Add(at, p.offset))
 			} else {
 				p.do(h, unsafe.Add(at, p.offset))
@@ -343,9 +342,6 @@ func hashSequence(h *hasher, at unsafe.Pointer) {
 // text is the hash of a text. A value, also at the end of a key, counts by its number.
 func (h *hasher) text(s string) uint64 {
 	stem, value := stemOf(s)
-	if h.exact {
-		stem, value = s, ""
-	}
 	sum := uint64(len(stem))
 	for i := range len(stem) {
 		sum = sum*0x100000001B3 + uint64(stem[i])
@@ -413,11 +409,11 @@ func (h *hasher) learn(k *core.Key) {
 }
 
 // printOf returns the hash of a process.
-func (p *process) printOf(now time.Duration, exact bool) *print {
+func (p *process) printOf(now time.Duration) *print {
 	if p.print.at == now+1 {
 		return &p.print
 	}
-	h := &hasher{now: p.local(now), exact: exact, known: make([]unsafe.Pointer, 0, 64)}
+	h := &hasher{now: p.local(now), known: make([]unsafe.Pointer, 0, 64)}
 	h.learn(p.key)
 	hashingOf(reflect.TypeFor[[]*message]())(h, unsafe.Pointer(&p.wire))
 	hashingOf(reflect.TypeFor[process]())(h, unsafe.Pointer(p))
@@ -437,18 +433,11 @@ func (p *process) printOf(now time.Duration, exact bool) *print {
 
 // hash is that of all but the path.
 func (s *search) hash() uint64 {
-	exact := s.options.plain
 	h := hasher{sum: uint64(s.now % s.phase)}
-	if exact {
-		h.sum = uint64(s.now)
-	}
 	hashingOf(reflect.TypeFor[budget]())(&h, unsafe.Pointer(&s.budget))
 	h.number(uint64(s.token))
-	for i := range s.History {
-		h.number(uint64(s.History[i]))
-	}
 	for _, p := range s.processes {
-		h.number(p.printOf(s.now, exact).sum)
+		h.number(p.printOf(s.now).sum)
 	}
 	for _, node := range s.nodes {
 		h.number(node.Print(s.now, s.textOf))
@@ -458,16 +447,15 @@ func (s *search) hash() uint64 {
 
 // textOf is the hash of a text that a node has. A value counts by the number that its process has given it.
 func (s *search) textOf(text string) uint64 {
-	h := hasher{exact: s.options.plain}
+	h := hasher{}
 	stem, value := stemOf(text)
 	if value == "" {
 		return h.text(text)
 	}
 	sum := h.text(stem)
-	if of := int(value[1] - '0'); !s.options.plain {
-		if i := slices.Index(s.processes[of].print.names, value); i >= 0 {
-			return mixed(sum, uint64(of)<<32|uint64(i))
-		}
+	of := int(value[1] - '0')
+	if i := slices.Index(s.processes[of].print.names, value); i >= 0 {
+		return mixed(sum, uint64(of)<<32|uint64(i))
 	}
 	for i := range len(value) {
 		sum = mixed(sum, uint64(value[i]))
