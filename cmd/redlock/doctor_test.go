@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -114,14 +113,7 @@ func TestDoctorFindsWhatAilsRealServers(t *testing.T) {
 	urls := f.URLs()
 	locked(t, urls)
 
-	ask(t, urls[0], "CONFIG", "SET", "maxmemory", "100mb")
-	ask(t, urls[0], "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
-	code, r := examineURLs(t, urls)
-	assert.Equal(t, exitDoctorWarning, code)
-	assert.Equal(t, doctor.Warning, found(r, 0, "eviction").Severity)
-	ask(t, urls[0], "CONFIG", "SET", "maxmemory-policy", "noeviction")
-
-	code, r = examineURLs(t, urls[:1])
+	code, r := examineURLs(t, urls[:1])
 	assert.Equal(t, exitDoctorFatal, code, "its clients lock by three")
 	assert.Contains(t, found(r, 0, "epoch").Found, "lock by 3 nodes, and here are 1")
 
@@ -129,33 +121,15 @@ func TestDoctorFindsWhatAilsRealServers(t *testing.T) {
 	assert.Equal(t, exitDoctorWarning, code, "the other two have a vote")
 	assert.Equal(t, doctor.Fatal, found(r, 2, "same_server").Severity)
 
-	r1 := readRecord(t, urls[1])
+	ask(t, urls[0], "CONFIG", "SET", "maxmemory", "100mb")
+	ask(t, urls[0], "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
 	ask(t, urls[1], "FLUSHALL")
-	code, r = examineURLs(t, urls)
-	assert.Equal(t, exitDoctorWarning, code)
-	assert.Contains(t, found(r, 1, "epoch").Found, "no epoch record, and others have")
-
-	r1.Born, r1.Forgot, r1.Basis = time.Duration(time.Now().UnixMilli())*time.Millisecond, time.Minute, record.Proof
-	ask(t, urls[1], "SET", record.Key, r1.String(), "PX", record.DrawLife().Milliseconds()) // as the next client does
-	code, r = examineURLs(t, urls)
-	assert.Equal(t, exitDoctorWarning, code)
-	assert.Equal(t, doctor.Warning, found(r, 1, "quarantine").Severity)
-	assert.Contains(t, found(r, 1, "quarantine").Do, "redlock reset")
-
-	_, r = examineURLs(t, urls)
-	assert.NotEqual(t, doctor.Warning, found(r, 2, "epoch").Severity)
-	ask(t, urls[2], "PERSIST", record.Key)
-	_, r = examineURLs(t, urls)
-	assert.Contains(t, found(r, 2, "epoch").Found, "TTL was taken")
 	tr.NoError(t, f.Restart(t.Context(), 2, fleet.Kept))
-	_, r = examineURLs(t, urls)
-	assert.Contains(t, found(r, 2, "epoch").Found, "restarted")
-
-	host, port, _ := net.SplitHostPort(strings.TrimPrefix(urls[0], "redis://"))
-	ask(t, urls[2], "REPLICAOF", host, port)
 	code, r = examineURLs(t, urls)
-	assert.Equal(t, exitDoctorFatal, code, "the second is in quarantine")
-	assert.Contains(t, found(r, 2, "role").Found, "replica of "+host+":"+port)
+	assert.Equal(t, exitDoctorWarning, code)
+	assert.Equal(t, doctor.Warning, found(r, 0, "eviction").Severity)
+	assert.Contains(t, found(r, 1, "epoch").Found, "no epoch record, and others have")
+	assert.Contains(t, found(r, 2, "epoch").Found, "restarted")
 }
 
 func TestDoctorWithoutAQuorum(t *testing.T) {

@@ -28,7 +28,7 @@ func five(t *testing.T) fleet.Fleet {
 }
 
 func init() {
-	roles = map[string]func() int{"hold": holdOracle, "spin": spin, "deaf": deaf, "brief": briefly, "listen": listen, "leave": leave}
+	roles = map[string]func() int{"hold": holdOracle, "spin": spin, "deaf": deaf, "brief": briefly, "listen": listen}
 }
 
 // oracle takes a lock of the operating system's. It is held while the process lives and free when it
@@ -89,17 +89,6 @@ func deaf() int {
 	signal.Ignore(syscall.SIGTERM)
 	fmt.Println("held")
 	time.Sleep(2 * endless) // a test that fails must not leave it for ever
-	return 0
-}
-
-// leave leaves the process group that it was started in, as timeout(1) does, and prints that it has.
-func leave() int {
-	if err := syscall.Setpgid(0, 0); err != nil {
-		fmt.Println(err)
-		return 1
-	}
-	fmt.Println("held")
-	time.Sleep(2 * endless) // it must end even if redlock cannot end it
 	return 0
 }
 

@@ -3,8 +3,10 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"testing"
 	"time"
 
@@ -79,7 +81,9 @@ func TestAProgramIsToldThatItsLockIsLost(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	h := startHold(t, f, "x")
-	h.reads(t, "held")
+	host, err := os.Hostname()
+	tr.NoError(t, err)
+	assert.Regexp(t, fmt.Sprintf("^.+@%s:%d$", regexp.QuoteMeta(host), h.Process.Pid), h.reads(t, "held").Owner)
 	takeAway(t, f, "x")
 	line := h.reads(t, "stop")
 	assert.Zero(t, line.Remaining, "another may have it")

@@ -170,35 +170,23 @@ func TestTheManifestFitsTogether(t *testing.T) {
 	tr.NoError(t, err)
 	socket, _ := strings.CutPrefix(flag("listen"), "unix:")
 
-	assert.Equal(t, "billing", flag("office"))
 	assert.Equal(t, ":"+text(c, "ports.0.containerPort"), flag("probes"))
 	assert.Equal(t, "0660", flag("socket-mode"), "the program has another user")
 	assert.Equal(t, "$("+text(c, "env.1.name")+")", flag("candidate"))
 	assert.GreaterOrEqual(t, time.Duration(number(t, pod, "terminationGracePeriodSeconds"))*time.Second, grace+10*time.Second, "redlock ends behind the program")
-	table{"spec.replicas": "3", "spec.selector.matchLabels": "map[app:billing]", "spec.template.metadata.labels.app": "billing"}.compare(t, d)
 	confined(t, pod)
-	assert.Positive(t, number(t, pod, "securityContext.fsGroup"))
-	table{"volumes.0.name": "redlock", "volumes.0.emptyDir.medium": "Memory"}.compare(t, pod)
 	theNodes.compare(t, c)
-	table{
-		"restartPolicy": "Always", "env.1.valueFrom.fieldRef.fieldPath": "status.podIP", "startupProbe.httpGet.path": "/healthz",
-		"livenessProbe.httpGet.path": "/healthz", "readinessProbe.httpGet.path": "/readyz",
-	}.compare(t, c)
-	for _, probe := range []string{"startupProbe", "livenessProbe", "readinessProbe"} {
-		assert.Equal(t, text(c, "ports.0.name"), text(c, probe+".httpGet.port"), probe)
+	for probe, at := range map[string]string{"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"} {
+		table{probe + ".httpGet.path": at, probe + ".httpGet.port": text(c, "ports.0.name")}.compare(t, c)
 	}
 	for _, each := range []any{c, program} {
-		table{"volumeMounts.0": "map[mountPath:" + path.Dir(socket) + " name:redlock]"}.compare(t, each)
-		assert.Regexp(t, `^registry\.example/\w+:`, text(each, "image"), "a placeholder")
+		table{"volumeMounts.0": "map[mountPath:" + path.Dir(socket) + " name:" + text(pod, "volumes.0.name") + "]"}.compare(t, each)
 	}
 	assert.Equal(t, socket, text(program, "env.0.value"))
-
-	http, probes := text(program, "ports.0.name"), text(c, "ports.0.name")
-	table{"spec.selector": "map[app:billing]", "spec.ports.0.targetPort": http}.compare(t, all["Service billing"])
 	table{ // a headless Service maps no ports
-		"spec.selector": "map[app:billing]", "spec.clusterIP": "None", "spec.publishNotReadyAddresses": "true",
-		"spec.ports.0.targetPort": http, "spec.ports.0.port": text(program, "ports.0.containerPort"),
-		"spec.ports.1.targetPort": probes, "spec.ports.1.port": text(c, "ports.0.containerPort"),
+		"spec.clusterIP": "None", "spec.publishNotReadyAddresses": "true",
+		"spec.ports.0.targetPort": text(program, "ports.0.name"), "spec.ports.0.port": text(program, "ports.0.containerPort"),
+		"spec.ports.1.targetPort": text(c, "ports.0.name"), "spec.ports.1.port": text(c, "ports.0.containerPort"),
 	}.compare(t, all["Service billing-candidates"])
 }
 
@@ -245,35 +233,21 @@ func TestTheServersFitTogether(t *testing.T) {
 	s := readServers(t)
 	const labels = "map[app:redlock-server]"
 	replicas, pod := number(t, s.set, "spec.replicas"), at(s.set, "spec.template.spec")
-	assert.Contains(t, []int{3, 5}, replicas)
-	const machine = "affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution.0."
-	const zone = "affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution.0.podAffinityTerm."
 	table{
-		"selector.matchLabels": labels, "template.metadata.labels": labels, "serviceName": text(s.service, "metadata.name"),
-		"updateStrategy.type": "OnDelete", "podManagementPolicy": "Parallel", "volumeClaimTemplates.0.metadata.name": "data",
+		"selector.matchLabels": labels, "template.metadata.labels": labels, "serviceName": text(s.service, "metadata.name"), "updateStrategy.type": "OnDelete",
 	}.compare(t, at(s.set, "spec"))
-	table{
-		machine + "topologyKey": "kubernetes.io/hostname", machine + "labelSelector.matchLabels": labels,
-		zone + "topologyKey": "topology.kubernetes.io/zone", zone + "labelSelector.matchLabels": labels,
-		"volumes.0.name": "config", "volumes.0.projected.defaultMode": fmt.Sprint(0440),
-		"volumes.0.projected.sources": "[map[configMap:map[name:redlock-server]] map[secret:map[name:redlock-server]]]",
-	}.compare(t, pod)
-	assert.Positive(t, number(t, pod, "securityContext.fsGroup"))
+	const machine = "affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution.0."
+	table{machine + "topologyKey": "kubernetes.io/hostname", machine + "labelSelector.matchLabels": labels}.compare(t, pod)
 	confined(t, pod)
 	confined(t, at(s.doctor, "jobTemplate.spec.template.spec"))
 	table{"spec.selector.matchLabels": labels, "spec.maxUnavailable": "1"}.compare(t, s.budget)
 
 	c, port := at(pod, "containers.0"), s.setting("port")
 	table{
-		"command": "[redis-server " + path.Dir(s.setting("aclfile")) + "/redis.conf]", "ports.0.name": "redis", "ports.0.containerPort": port,
-		"volumeMounts.0.name": "config", "volumeMounts.0.mountPath": path.Dir(s.setting("aclfile")),
-		"volumeMounts.1.name": "data", "volumeMounts.1.mountPath": s.setting("dir"),
-		"livenessProbe.tcpSocket.port": "redis", "readinessProbe.exec.command.0": "sh",
+		"command": "[redis-server " + path.Dir(s.setting("aclfile")) + "/redis.conf]", "ports.0.containerPort": port,
+		"volumeMounts.0.mountPath": path.Dir(s.setting("aclfile")), "volumeMounts.1.mountPath": s.setting("dir"),
 	}.compare(t, c)
-	table{
-		"spec.selector": labels, "spec.clusterIP": "None", "spec.publishNotReadyAddresses": "true",
-		"spec.ports.0.port": port, "spec.ports.0.targetPort": "redis",
-	}.compare(t, s.service)
+	table{"spec.selector": labels, "spec.clusterIP": "None", "spec.publishNotReadyAddresses": "true", "spec.ports.0.port": port}.compare(t, s.service)
 	assert.NotRegexp(t, `(?mi)^(replicaof|slaveof|cluster-enabled|sentinel)\b`, s.files["redis.conf"], "the servers are independent")
 	var memory, limit int
 	fmt.Sscanf(s.setting("maxmemory"), "%dmb", &memory)
@@ -283,16 +257,7 @@ func TestTheServersFitTogether(t *testing.T) {
 	for _, template := range []any{at(s.doctor, "jobTemplate.spec.template"), at(sidecar(t), "spec.template")} {
 		assert.Equal(t, text(s.policy, "spec.ingress.0.from.0.podSelector.matchLabels.redlock-client"), text(template, "metadata.labels.redlock-client"), "is let in")
 	}
-	table{
-		"podSelector.matchLabels": labels, "policyTypes": "[Ingress Egress]", "egress": "", "ingress.0.ports.0.port": "redis",
-		"ingress.0.from.0.podSelector.matchLabels": `map[redlock-client:true]`,
-	}.compare(t, at(s.policy, "spec"))
-
 	theNodes.compare(t, s.client)
-	table{
-		"concurrencyPolicy": "Forbid", "jobTemplate.spec.backoffLimit": "0", "jobTemplate.spec.template.spec.restartPolicy": "Never",
-	}.compare(t, s.doctor)
-	assert.Positive(t, number(t, s.doctor, "jobTemplate.spec.activeDeadlineSeconds"))
 	table{"args": "[doctor]", "env.1.name": "REDLOCK_MAX_TTL"}.compare(t, s.client)
 	longest, err := time.ParseDuration(text(s.client, "env.1.value"))
 	tr.NoError(t, err)
@@ -307,12 +272,7 @@ func TestTheServersFitTogether(t *testing.T) {
 		nodes = append(nodes, fmt.Sprintf("redis://locks:%s@%s-%d.%s.%s.svc.cluster.local:%s", password,
 			text(s.set, "metadata.name"), i, text(s.service, "metadata.name"), text(s.kustomization, "namespace"), port))
 	}
-	table{
-		"generatorOptions.disableNameSuffixHash": "true", "resources": "[servers.yaml doctor.yaml]",
-		"configMapGenerator": "[map[files:[redis.conf] name:redlock-server]]",
-		"secretGenerator":    "[map[files:[users.acl] name:redlock-server] map[literals:[nodes=" + strings.Join(nodes, ",") + "] name:redlock]]",
-	}.compare(t, s.kustomization)
-	assert.Len(t, s.files, 5, "each is used")
+	table{"secretGenerator.1.literals.0": "nodes=" + strings.Join(nodes, ",")}.compare(t, s.kustomization)
 }
 
 // TestTheServersHaveTheSettingsOfThePage for operators, and what a pod needs beside them.

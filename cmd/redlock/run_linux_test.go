@@ -17,20 +17,6 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// The commands here are no shells: one that gets a signal while it forks may miss
-// it.
-func TestTheCommandHasTheTerminal(t *testing.T) {
-	t.Parallel()
-	f := five(t)
-	p := command(t, f.URLs(), "run", "x", "--", "cat")
-	p.Stderr = nil
-	s := atTerminal(t, p.Cmd)
-	s.answers(t, "hello")
-	s.types(t, ctrlC)
-	assert.Equal(t, 130, p.code(t), "the terminal interrupts the command, and redlock reports it")
-	free(t, client(t, f), "x")
-}
-
 // TestAPersonSeesWhoIsWaitedFor, and nothing of it once the command runs.
 func TestAPersonSeesWhoIsWaitedFor(t *testing.T) {
 	t.Parallel()

@@ -24,7 +24,6 @@ import (
 
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/job"
-	"github.com/redquorum/redquorum/internal/long"
 	"github.com/redquorum/redquorum/internal/relay"
 	"github.com/redquorum/redquorum/once"
 	"github.com/redquorum/redquorum/redlock"
@@ -61,8 +60,6 @@ func TestExitCodes(t *testing.T) {
 		{"a reader beside another", []string{"run", "--shared", "--no-wait", "read", "--", "true"}, "", 0, ""},
 		{"none beside a reader", []string{"run", "--no-wait", "read", "--", "true"}, "", 75, ""},
 		{"the command's own", []string{"run", "b", "--", "sh", "-c", "exit 9"}, "", 9, ""},
-		{"ended by a signal", []string{"run", "c", "--", "sh", "-c", "kill -USR1 $$"}, "", 128 + int(syscall.SIGUSR1), ""},
-		{"killed with its group", []string{"run", "d", "--", "sh", "-c", "kill -9 0"}, "", 137, ""},
 		{"held, one try", []string{"run", "--no-wait", "taken", "--", "true"}, "", 75, ""},
 		{"held, one try, told", []string{"run", "-v", "--no-wait", "taken", "--", "true"}, "", 75, "held by another"},
 		{"held, waited for in silence", []string{"run", "-q", "--wait", "300ms", "taken", "--", "true"}, "", 75, ""},
@@ -70,17 +67,14 @@ func TestExitCodes(t *testing.T) {
 		{"no quorum, in silence", []string{"run", "-q", "--no-wait", "a", "--", "true"}, nodesEnv(dead), 69, "no quorum"},
 		{"held, at the end of the waiting", []string{"run", "--wait", "300ms", "taken", "--", "true"}, "", 75, "redlock: taken: waited 300ms: held by another\n"},
 		{"held, one of several", []string{"run", "--wait", "300ms", "m", "--and", "taken", "--", "true"}, "", 75, "m, taken: waited 300ms: held by another: taken"},
-		{"held, retried", []string{"run", "--retries", "2", "--retry-interval", "10ms", "taken", "--", "true"}, "", 75, "held by another"},
 		{"held, with a code of one's own", []string{"run", "-E", "3", "--no-wait", "taken", "--", "true"}, "", 3, ""},
 		{"no quorum", []string{"run", "a", "--", "true"}, nodesEnv(dead), 69, "no quorum"},
-		{"no quorum, at the end of the waiting", []string{"run", "--wait", "300ms", "--retries", "1000", "a", "--", "true"}, nodesEnv(dead), 69, "no quorum"},
 		{"not executable", []string{"run", "a", "--", "/etc/passwd"}, "", 126, "permission denied"},
 		{"not a program", []string{"run", "a", "--", noExec}, "", 126, "exec format error"},
 		{"a script without #!", []string{"run", "s", "--", script, "one two"}, "", 7, ""},
 		{"not there", []string{"run", "a", "--", "no-such-command"}, "", 127, "no-such-command"},
 		{"a name that begins with -", []string{"run", "--", "-e", "--", "sh", "-c", "exit 8"}, "", 8, ""},
 		{"no quorum, so many tries", []string{"run", "--no-wait", "--retries", "2", "--retry-interval", "10ms", "a", "--", "true"}, nodesEnv(dead), 69, "no quorum has answered for "},
-		{"held, no retries", []string{"run", "--no-wait", "--retries", "1000", "taken", "--", "true"}, "", 75, "held by another"},
 	} {
 		all.Go(func() {
 			atATime <- true
@@ -103,33 +97,8 @@ func TestExitCodes(t *testing.T) {
 	all.Wait()
 	tr.NoError(t, lock.Release(t.Context()))
 	tr.NoError(t, reader.Release(t.Context()))
-	for _, name := range []string{"b", "c", "d", "taken", "-e"} {
+	for _, name := range []string{"b", "taken", "-e"} {
 		free(t, l, name)
-	}
-}
-
-// TestRunSaysWithVerboseThatItCannotBeFair: an ACL that forbids the queue takes the
-// order from --fair, and nothing else.
-func TestRunSaysWithVerboseThatItCannotBeFair(t *testing.T) {
-	t.Parallel()
-	f := five(t)
-	var urls []string
-	for _, url := range f.URLs() {
-		ask(t, url, "ACL", "SETUSER", "unfair", "on", ">hunter2", "~*", "&*", "+@all", "-zadd")
-		urls = append(urls, strings.Replace(url, "//", "//unfair:hunter2@", 1))
-	}
-	for _, test := range []struct {
-		args []string
-		want int
-	}{
-		{[]string{"run", "--fair", "-v", "a", "--", "true"}, len(urls)},
-		{[]string{"run", "--fair", "a", "--", "true"}, 0},
-		{[]string{"run", "-v", "a", "--", "true"}, 0},
-	} {
-		code, _, stderr := command(t, urls, test.args...).outcome(t)
-		assert.Zero(t, code, stderr)
-		assert.Equal(t, test.want, strings.Count(stderr, "not served in order"), "%v: each server once: %s", test.args, stderr)
-		assert.NotContains(t, stderr, "hunter2")
 	}
 }
 
@@ -198,65 +167,6 @@ func TestSoManyCommandsRunAtATimeAsThereArePermits(t *testing.T) {
 	assert.Equal(t, "none\n", stdout)
 }
 
-// TestAHundredProcessesLoseNoLine; a quarter of them, unless what takes long is to run. Each counts by
-// reading all and writing all, so that two at the same time lose a line.
-func TestAHundredProcessesLoseNoLine(t *testing.T) {
-	t.Parallel()
-	f := five(t)
-	dir := t.TempDir()
-	tr.NoError(t, os.WriteFile(filepath.Join(dir, "lines"), nil, 0o600))
-	processes := 25
-	if long.Enabled() {
-		processes = 100
-	}
-	var running sync.WaitGroup
-	atOnce := make(chan bool, 25) // a process is a quarter of a second of this machine's time when all start at once
-	for range processes {
-		p := command(t, f.URLs(), "run", "--ttl", "30s", "--fenced", "append", "--", "sh", "-c", `all=$(cat lines); printf '%s\n%s' "$REDLOCK_FENCE" "$all" >lines`)
-		p.Dir = dir
-		running.Go(func() {
-			atOnce <- true
-			defer func() { <-atOnce }()
-			code, _, stderr := p.outcome(t)
-			assert.Zero(t, code, stderr)
-		})
-	}
-	running.Wait()
-	text, err := os.ReadFile(filepath.Join(dir, "lines"))
-	tr.NoError(t, err)
-	tokens := strings.Fields(string(text))
-	assert.Len(t, tokens, processes)
-	assert.IsDecreasing(t, tokens, "tokens are in the order of the writes")
-}
-
-func TestTheLockSaysWhoHoldsIt(t *testing.T) {
-	t.Parallel()
-	f := five(t)
-	host, err := os.Hostname()
-	tr.NoError(t, err)
-	for label, args := range map[string][]string{"": nil, "deploy 812": {"--owner", "deploy 812"}} {
-		p := command(t, f.URLs(), append(append([]string{"run"}, args...), "x", "--", "cat")...)
-		in, err := p.StdinPipe()
-		tr.NoError(t, err)
-		p.begin(t)
-		fmt.Fprintln(in, "ready")
-		p.says(t, "ready")
-		if label == "" {
-			label = fmt.Sprintf("@%s:%d", host, p.Process.Pid)
-		}
-		other := client(t, f)
-		eventually(t, "the refused one is told", func() bool { // by servers of which some may not have the key yet
-			_, err := other.TryAcquire(t.Context(), "x")
-			tr.ErrorIs(t, err, redlock.ErrHeld)
-			return strings.Contains(err.Error(), label+" since 20")
-		})
-		_, out, _ := command(t, f.URLs(), "status", "x").outcome(t)
-		assert.Contains(t, out, label+" since 20")
-		in.Close()
-		assert.Zero(t, p.code(t))
-	}
-}
-
 func TestAShortJobHoldsItsLockForAWhile(t *testing.T) {
 	t.Parallel()
 	f := five(t)
@@ -310,60 +220,33 @@ func TestACommandRunsOncePerTick(t *testing.T) {
 	assert.Contains(t, stderr, "its mark is no number")
 }
 
-// TestATickIsOfTheStart, however long the command waited for the lock: behind a holder and behind an
-// outage, and whatever the flags for the waiting are.
+// TestATickIsOfTheStart, however long the command waited for the lock.
 func TestATickIsOfTheStart(t *testing.T) {
 	t.Parallel()
-	retries := []string{"--retries", "1000", "--retry-interval", "50ms"}
-	for name, test := range map[string]struct {
-		flags  []string
-		outage bool
-	}{
-		"behind a holder, --retries":  {retries, false},
-		"behind an outage, --retries": {retries, true},
-		"behind an outage, --no-wait": {append([]string{"--no-wait"}, retries...), true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := five(t)
-			l := client(t, f)
-			free(t, l, "x")
-			lock, err := l.Acquire(t.Context(), "x")
-			tr.NoError(t, err)
-			state := "held by another"
-			if test.outage {
-				tr.NoError(t, lock.Release(t.Context()))
-				state = "no quorum"
-				for i := range 3 {
-					tr.NoError(t, f.Pause(t.Context(), i))
-				}
-			}
-			args := append([]string{"run", "-v", "--once-per", "1s"}, test.flags...)
-			p := command(t, f.URLs(), append(args, "x", "--", "echo", "ran")...)
-			p.Env = append(p.Env, "REDLOCK_NODE_TIMEOUT=500ms", "REDLOCK_DIAL_TIMEOUT=1s")
-			first := once.Tick(time.Now(), time.Second)
-			p.begin(t)
-			eventually(t, "it waits", func() bool { return strings.Contains(p.stderr.String(), state) })
-			last := once.Tick(time.Now(), time.Second)
-			time.Sleep(time.Until(last.Add(2 * time.Second))) // the next ticks
-			if test.outage {
-				for i := range 3 {
-					tr.NoError(t, f.Resume(t.Context(), i))
-				}
-			} else {
-				tr.NoError(t, lock.Release(t.Context()))
-			}
-			p.says(t, "ran")
-			assert.Zero(t, p.code(t), p.stderr.String())
-			var mark int64
-			for _, url := range f.URLs() {
-				n, _ := strconv.ParseInt(has(t, url, "redlock:once:{x}"), 10, 64)
-				mark = max(mark, n)
-			}
-			assert.GreaterOrEqual(t, mark, first.UnixMilli())
-			assert.LessOrEqual(t, mark, last.UnixMilli(), "the tick is one that came while it waited")
-		})
+	f := five(t)
+	free(t, client(t, f), "x")
+	for i := range 3 {
+		tr.NoError(t, f.Pause(t.Context(), i))
 	}
+	p := command(t, f.URLs(), "run", "-v", "--once-per", "1s", "--no-wait", "--retries", "1000", "--retry-interval", "50ms", "x", "--", "echo", "ran")
+	p.Env = append(p.Env, "REDLOCK_NODE_TIMEOUT=500ms", "REDLOCK_DIAL_TIMEOUT=1s")
+	first := once.Tick(time.Now(), time.Second)
+	p.begin(t)
+	eventually(t, "it waits", func() bool { return strings.Contains(p.stderr.String(), "no quorum") })
+	last := once.Tick(time.Now(), time.Second)
+	time.Sleep(time.Until(last.Add(2 * time.Second))) // the next ticks
+	for i := range 3 {
+		tr.NoError(t, f.Resume(t.Context(), i))
+	}
+	p.says(t, "ran")
+	assert.Zero(t, p.code(t), p.stderr.String())
+	var mark int64
+	for _, url := range f.URLs() {
+		n, _ := strconv.ParseInt(has(t, url, "redlock:once:{x}"), 10, 64)
+		mark = max(mark, n)
+	}
+	assert.GreaterOrEqual(t, mark, first.UnixMilli())
+	assert.LessOrEqual(t, mark, last.UnixMilli(), "the tick is one that came while it waited")
 }
 
 // TestACommandRunsOncePerDay of the zone, though servers and machines are in others.
@@ -653,19 +536,6 @@ func TestRedlockThatIsKilledTakesItsCommandWithIt(t *testing.T) {
 	}
 }
 
-func TestALockThatIsTakenAwayEndsTheCommand(t *testing.T) {
-	t.Parallel()
-	f := five(t)
-	// It gets SIGKILL a quarter of the TTL after SIGTERM.
-	p := command(t, f.URLs(), "run", "--ttl", (4*endless).String(), "x", "--", self(t)).role("listen", "").begin(t)
-	p.says(t, "ready")
-	takeAway(t, f, "x")
-	p.says(t, "got terminated")
-	assert.Equal(t, exitLost, p.code(t), "whatever the command itself ends with")
-	assert.Contains(t, p.stderr.String(), "lock lost")
-	assert.Equal(t, 1, strings.Count(p.stderr.String(), "\n"), p.stderr.String())
-}
-
 // TestALossIsToldInTheServersWords, of run and hold, where renewals are refused.
 func TestALossIsToldInTheServersWords(t *testing.T) {
 	t.Parallel()
@@ -682,17 +552,6 @@ func TestALossIsToldInTheServersWords(t *testing.T) {
 	assert.Contains(t, p.stderr.String(), "it could not be renewed in time: ")
 	assert.Equal(t, 1, strings.Count(p.stderr.String(), words), "five servers are told once: %s", p.stderr.String())
 	assert.Contains(t, h.reads(t, "stop").Reason, words)
-}
-
-func TestASignalReachesACommandThatLeftItsGroup(t *testing.T) {
-	t.Parallel()
-	f := five(t)
-	p := command(t, f.URLs(), "run", "x", "--", self(t)).role("leave", "").begin(t)
-	p.WaitDelay = endless / 20
-	p.says(t, "held")
-	p.signal(t, syscall.SIGTERM)
-	assert.Equal(t, 128+int(syscall.SIGTERM), p.code(t))
-	free(t, client(t, f), "x")
 }
 
 // TestAFaultIsToldOnce: by -v in words, and by -vv in the log.
@@ -810,16 +669,12 @@ func TestRunWaitsThroughAPauseOfTheServers(t *testing.T) {
 		"--wait 30s":            {4 * time.Second, []string{"--wait", "30s"}, 0},
 		"no flag":               {time.Second, nil, 0},
 		"--no-wait":             {time.Second, []string{"--no-wait"}, 0},
-		"--no-wait --retries":   {4 * time.Second, []string{"--no-wait", "--retries", "100"}, 0},
-		"as in COMMAND.md":      {4 * time.Second, []string{"--no-wait", "--retries", "120", "--retry-interval", "1s"}, 0},
-		"no flag, for longer":   {time.Minute, nil, 69},
 		"--no-wait, for longer": {time.Minute, []string{"--no-wait"}, 69},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := five(t)
-			warm := client(t, f)
-			free(t, warm, "x") // the records are there
+			free(t, client(t, f), "x") // the records are there
 			for _, url := range f.URLs()[:3] {
 				ask(t, url, "CLIENT", "PAUSE", test.pause.Milliseconds())
 			}
