@@ -40,35 +40,41 @@ type staller struct {
 	rig    *rig
 	node   int
 	locker *redlock.Locker
-	given  *watcher // votes of the node that the client gave up waiting for
+	votes  *watcher // of the node, on the lock
 }
 
 func newStaller(t *testing.T, r *rig, node int, more ...pool.Option) *staller {
 	t.Helper()
-	s := &staller{rig: r, node: node, given: watch(func(e redlock.Event) bool {
-		return e.Kind == redlock.EventVote && e.Op == protocol.OpAcquire && e.Outcome == protocol.Unknown
-	})}
 	quick := append(more, pool.StallTimeout(50*time.Millisecond), pool.DialTimeout(100*time.Millisecond))
-	s.locker = newLocker(t, members(t, r.URLs(), []int{node}, quick...), redlock.Observe(s.given))
+	all := members(t, r.URLs(), []int{node}, quick...)
+	s := &staller{rig: r, node: node, votes: watch(func(e redlock.Event) bool {
+		return e.Kind == redlock.EventVote && e.Op == protocol.OpAcquire && e.Node == all[node].String()
+	})}
+	s.locker = newLocker(t, all, redlock.Observe(s.votes))
 	connected(t, s.locker)
 	return s
 }
 
 // lose takes and releases a lock while the node is silent. Every second time the
 // release comes before the client has given up the connection, so that it stands
-// in the node's buffer too; else it can only be made on the next one.
-func (s *staller) lose(t *testing.T, n int, atGivenUp func()) {
+// in the node's buffer too; else it can only be made on the next one. It reports whether the SET was
+// left unanswered: on a busy machine the connection may have ended before.
+func (s *staller) lose(t *testing.T, n int, atGivenUp func()) bool {
 	t.Helper()
 	lock := acquire(t, s.locker, fmt.Sprint("stalled ", n))
 	release := func() { require.NoError(t, lock.Release(context.Background())) }
 	if n%2 == 0 {
 		release()
 	}
-	s.given.await(t, 1)
-	atGivenUp()
+	s.votes.await(t, 1)
+	isLost := s.votes.all()[0].Outcome == protocol.Unknown
+	if isLost {
+		atGivenUp()
+	}
 	if n%2 == 1 {
 		release()
 	}
+	return isLost
 }
 
 // settle waits until the client has a new connection, and its old ones are gone
@@ -86,12 +92,15 @@ func (s *staller) settle(t *testing.T) {
 
 func TestASetThatAHungNodeRunsLateIsReleased(t *testing.T) {
 	onEveryKind(t, func(t *testing.T, r *rig) {
-		for n := range nodes {
-			s := newStaller(t, r, n%nodes)
-			r.fail(t, paused, s.node)
-			s.lose(t, n, func() {})
+		for n := 0; n < nodes; {
+			s := newStaller(t, r, n)
+			r.fail(t, paused, n)
+			isLost := s.lose(t, n, func() {})
 			r.heal(t)
 			s.settle(t)
+			if isLost {
+				n++
+			}
 		}
 	})
 }
@@ -100,11 +109,10 @@ func TestASetThatAHungNodeRunsLateIsReleased(t *testing.T) {
 // after its release unless the server is told to close the old connection first.
 func TestASetThatArrivesAfterItsReleaseIsNotRun(t *testing.T) {
 	onEveryKind(t, func(t *testing.T, r *rig) {
-		for n := range nodes {
-			i := n % nodes
+		for n := 0; n < nodes; {
 			var isHeld atomic.Bool
-			former := relayed(t, r.addr(i)) // the way of all connections until it is held: a busy machine loses some
-			s := newStaller(t, r, i, pool.NetDial(func(ctx context.Context, network, address string) (net.Conn, error) {
+			former := relayed(t, r.addr(n)) // the way of all connections until it is held: a busy machine loses some
+			s := newStaller(t, r, n, pool.NetDial(func(ctx context.Context, network, address string) (net.Conn, error) {
 				if !isHeld.Load() {
 					address = former.Addr()
 				}
@@ -112,9 +120,12 @@ func TestASetThatArrivesAfterItsReleaseIsNotRun(t *testing.T) {
 			}))
 			isHeld.Store(true)
 			former.Break(relay.Requests, relay.Fault{Mode: relay.Hold})
-			s.lose(t, n, func() { connected(t, s.locker) })
+			isLost := s.lose(t, n, func() { connected(t, s.locker) })
 			connected(t, s.locker)
-			require.Positive(t, former.Struck(), "requests are on their way still")
+			if isLost {
+				require.Positive(t, former.Struck(), "requests are on their way still")
+				n++
+			}
 			former.Heal()
 			s.settle(t)
 		}
