@@ -15,6 +15,7 @@ import (
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/internal/relay"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -25,7 +26,10 @@ func away(t *testing.T, r *rig, trips ...time.Duration) *redlock.Locker {
 	t.Helper()
 	var nodes []protocol.Node
 	for i, trip := range trips {
-		node, err := pool.Open(slow(t, r.addr(i), trip/2))
+		way := relayed(t, r.addr(i))
+		way.Break(relay.Requests, relay.Fault{Mode: relay.Delay, By: trip / 2})
+		way.Break(relay.Replies, relay.Fault{Mode: relay.Delay, By: trip / 2})
+		node, err := pool.Open(way.URL())
 		require.NoError(t, err)
 		nodes = append(nodes, node...)
 	}

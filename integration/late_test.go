@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/protocol"
@@ -16,22 +15,6 @@ import (
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 )
-
-// setMany has a plain client hold many names on one node.
-func (r *rig) setMany(t *testing.T, i, n int, name func(int) string) {
-	t.Helper()
-	c, err := r.connect(i)
-	require.NoError(t, err)
-	defer c.Close()
-	for k := range n {
-		require.NoError(t, c.Send("SET", name(k), "foreign", "NX", "PX", longTTL.Milliseconds()))
-	}
-	require.NoError(t, c.Flush())
-	for range n {
-		_, err := redis.String(c.Receive())
-		require.NoError(t, err)
-	}
-}
 
 // A staller takes and releases a lock while one node leaves its SET unanswered.
 // Each has a Locker of its own, so that no wait between connection attempts is

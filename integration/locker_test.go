@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 	"testing"
@@ -98,16 +97,13 @@ func acquire(t *testing.T, locker *redlock.Locker, name string, opts ...redlock.
 	return lock
 }
 
-// untiring has Acquire ask every 20 ms until its context ends, whatever the nodes answer.
-var untiring = []redlock.Option{redlock.Retries(math.MaxInt), redlock.RetryInterval(20 * time.Millisecond)}
-
 // acquireLate takes a lock that is not free yet: another holds it, or nodes are about to come back or
 // in quarantine. It gives up after longWait and not after a number of tries, because a quarantine is as
-// long as the TTL, which is longer on a slow machine (see untilFast).
+// long as the TTL, which is longer on a slow machine (see untilFast). It asks every 20 ms, whatever the nodes answer.
 func acquireLate(locker *redlock.Locker, name string, opts ...redlock.Option) (*redlock.Lock, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), longWait)
 	defer cancel()
-	return locker.Acquire(ctx, name, slices.Concat(untiring, opts)...)
+	return locker.Acquire(ctx, name, append(opts, redlock.Retries(redlock.Forever), redlock.RetryInterval(20*time.Millisecond))...)
 }
 
 // votes waits until the lock has so many, because the last of them may come after Acquire returns.
@@ -119,20 +115,6 @@ func votes(t *testing.T, lock *redlock.Lock, want int) {
 		}
 		return nil
 	})
-}
-
-// blamed returns the nodes that an error names.
-func blamed(t *testing.T, err error) (names []string) {
-	t.Helper()
-	var failure *redlock.QuorumError
-	require.ErrorAs(t, err, &failure)
-	require.NotNil(t, failure.Causes, "%v", err)
-	for _, cause := range failure.Causes.Errors {
-		var node *redlock.NodeError
-		require.ErrorAs(t, cause, &node)
-		names = append(names, node.Node)
-	}
-	return names
 }
 
 // wantOnly checks that an error matches one of the kinds and none of the others.

@@ -218,7 +218,7 @@ func TestAnUpgradeToAnotherServer(t *testing.T) {
 	operate(t, r, "Upgrade Redis", func(t *testing.T, o *operator) {
 		dir, err := redis.Strings(r.do(2, "CONFIG", "GET", "dir"))
 		require.NoError(t, err)
-		before := r.must(t, 2, "INFO", "server")
+		before := r.version(t, 2)
 		o.start(t)
 		o.follow(t, steps{"ssh 10.0.0.3 apt-get install --yes --only-upgrade redis-server": func() {
 			require.NoError(t, r.Kill(context.Background(), 2))
@@ -227,13 +227,8 @@ func TestAnUpgradeToAnotherServer(t *testing.T) {
 			require.NoError(t, fleet.AwaitReady(t.Context(), "unix://"+socket, nil))
 			require.EqualValues(t, 1, r.must(t, 2, "EXISTS", record.Key), "it has the data")
 		}})
-		assert.NotEqual(t, versionIn(before), versionIn(r.must(t, 2, "INFO", "server")))
+		assert.NotEqual(t, before, r.version(t, 2))
 	})
-}
-
-// versionIn returns the lines of INFO about the version.
-func versionIn(info any) []string {
-	return regexp.MustCompile(`(?m)^(?:redis|valkey)_version:.*$`).FindAllString(fmt.Sprintf("%s", info), -1)
 }
 
 // commandDir has the command, once buildCommand was called. TestMain removes it.

@@ -31,7 +31,7 @@ type leaver struct {
 func TestAProgramThatEndsAfterCloseLeavesNoKey(t *testing.T) {
 	onEveryKind(t, func(t *testing.T, r *rig) {
 		for i := range 3 {
-			r.setMany(t, i, 1, func(int) string { return "held" })
+			r.must(t, i, "SET", "held", "foreign", "PX", longTTL.Milliseconds())
 		}
 		for n := range 5 {
 			text, err := json.Marshal(leaver{r.URLs(), "held", n})
@@ -75,18 +75,18 @@ func leave(text string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := locker.TryAcquire(context.Background(), fmt.Sprint("kept ", r.Who)); err != nil {
-		return err
+	var errs []error
+	acquire := func(name string) *redlock.Lock {
+		lock, err := locker.TryAcquire(context.Background(), fmt.Sprint(name, r.Who))
+		errs = append(errs, err)
+		return lock
 	}
+	acquire("kept ")
 	if _, err := locker.TryAcquire(context.Background(), r.Held); !errors.Is(err, redlock.ErrHeld) {
-		return fmt.Errorf("want ErrHeld: %w", err)
+		errs = append(errs, fmt.Errorf("want ErrHeld: %w", err))
 	}
-	lock, err := locker.TryAcquire(context.Background(), fmt.Sprint("released ", r.Who))
-	if err != nil {
-		return err
-	}
-	unawaited, err := locker.TryAcquire(context.Background(), fmt.Sprint("unawaited ", r.Who))
-	if err != nil {
+	lock, unawaited := acquire("released "), acquire("unawaited ")
+	if err := errors.Join(errs...); err != nil {
 		return err
 	}
 	if err := lock.Release(context.Background()); err != nil {

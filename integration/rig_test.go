@@ -165,14 +165,6 @@ func (r *rig) some(which []int, do func(i int) error) error {
 // addr is the address of node i, which is also its name in errors.
 func (r *rig) addr(i int) string { return strings.TrimPrefix(r.URLs()[i], "redis://") }
 
-func (r *rig) addrs(of []int) []string {
-	var names []string
-	for _, i := range of {
-		names = append(names, r.addr(i))
-	}
-	return names
-}
-
 // connect returns a plain connection to node i, as an operator has one.
 func (r *rig) connect(i int) (redis.Conn, error) { return dial("tcp", r.addr(i)) }
 
@@ -203,6 +195,14 @@ func (r *rig) must(t *testing.T, i int, cmd string, args ...any) any {
 	return v
 }
 
+// version returns what node i says of its version: redis_version:7.0.15, or another for Valkey beside.
+func (r *rig) version(t *testing.T, i int) string {
+	t.Helper()
+	info, err := redis.String(r.must(t, i, "INFO", "server"), nil)
+	require.NoError(t, err)
+	return strings.Join(regexp.MustCompile(`(?:redis|valkey)_version:\S+`).FindAllString(info, -1), " ")
+}
+
 // statistic returns one of INFO's numbers of node i, zero if there is none of the name.
 func (r *rig) statistic(t *testing.T, i int, section, name string) int {
 	t.Helper()
@@ -213,16 +213,6 @@ func (r *rig) statistic(t *testing.T, i int, section, name string) int {
 	return n
 }
 
-// slow returns the URL of a way to a server on which each message takes so long, either way.
-func slow(t *testing.T, server string, by time.Duration) string {
-	t.Helper()
-	way := relayed(t, server)
-	for _, d := range []relay.Direction{relay.Requests, relay.Replies} {
-		way.Break(d, relay.Fault{Mode: relay.Delay, By: by})
-	}
-	return way.URL()
-}
-
 // relayed puts a network that can fail before a server.
 func relayed(t *testing.T, server string) *relay.Relay {
 	t.Helper()
@@ -230,17 +220,6 @@ func relayed(t *testing.T, server string) *relay.Relay {
 	require.NoError(t, err)
 	t.Cleanup(way.Close)
 	return way
-}
-
-// gone waits until node i has no such key.
-func (r *rig) gone(t *testing.T, i int, key string) {
-	t.Helper()
-	poll(t, failAfter, func() error {
-		if n := r.must(t, i, "EXISTS", key); n != int64(0) {
-			return fmt.Errorf("node %d still has %q", i, key)
-		}
-		return nil
-	})
 }
 
 // settle waits until every node has the given number of clients, and no key.

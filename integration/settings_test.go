@@ -18,7 +18,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -58,7 +57,7 @@ func TestTheServerSettings(t *testing.T) {
 		path := file("redis.conf", []byte(conf[0]))
 		socket := startOnSocket(t, append([]string{path, "--port", "0"}, here...)...)
 		everyKindOfLock(t, "unix://locks:CHANGE-ME@"+socket)
-		wellSet(t, "unix://operator:CHANGE-ME-TOO@"+socket)
+		examined(t, "unix://operator:CHANGE-ME-TOO@"+socket, nil, "")
 	})
 	t.Run("TLS", func(t *testing.T) {
 		// It does not start without a certificate, and says why not.
@@ -130,9 +129,6 @@ func everyKindOfLock(t *testing.T, url string, opts ...pool.Option) {
 	examined(t, url, opts, "persistence") // which is not for clients to see
 }
 
-// wellSet has doctor look at the settings as an operator.
-func wellSet(t *testing.T, url string) { examined(t, url, nil, "") }
-
 // examined fails if doctor finds anything but what is well, and notes on one check.
 func examined(t *testing.T, url string, opts []pool.Option, noted string) {
 	t.Helper()
@@ -160,23 +156,13 @@ func TestTheSizesOfThePage(t *testing.T) {
 		require.NoError(t, err)
 		return n
 	}
-	info := func(section, field string) float64 {
-		text, err := redis.String(r.do(0, "INFO", section))
-		require.NoError(t, err)
-		found := regexp.MustCompile(field + `(\d+)`).FindStringSubmatch(text)
-		if found == nil { // a command that was not used yet
-			return 0
-		}
-		n, err := strconv.ParseFloat(found[1], 64)
-		require.NoError(t, err)
-		return n
-	}
+	info := func(section, name string) float64 { return float64(r.statistic(t, 0, section, name)) }
 	const n = 1000
 	name := func(i int) string { return fmt.Sprintf("order:%08d", i) }
 	// The release is a script, or a command of newer servers.
 	commands := func() float64 {
-		return info("commandstats", "cmdstat_set:calls=") + info("commandstats", "cmdstat_evalsha:calls=") +
-			info("commandstats", "cmdstat_delex:calls=") + info("commandstats", "cmdstat_delifeq:calls=")
+		return info("commandstats", "cmdstat_set:") + info("commandstats", "cmdstat_evalsha:") +
+			info("commandstats", "cmdstat_delex:") + info("commandstats", "cmdstat_delifeq:")
 	}
 	before := commands()
 	for i := range n { // releases of several callers would share a script
