@@ -27,7 +27,7 @@ func open(urls []string) (*redlock.Locker, *election.Election, error) {
 
 // campaign leads whenever it can, until ctx ends. work is the leader's, and returns soon after its
 // context has ended, because another one may lead from then on. What it writes shows term.Token()
-// wherever two leaders for a moment would do harm: see examples/fencedwrite.
+// wherever two leaders for a moment would do harm: see package fence.
 func campaign(ctx context.Context, office *election.Election, name string, work func(context.Context, election.Term)) error {
 	return office.Run(ctx, name, func(ctx context.Context, term election.Term) error {
 		work(ctx, term)
