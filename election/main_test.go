@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/redquorum/redquorum/election"
@@ -23,10 +24,17 @@ const (
 	ttl = simtest.TTL
 )
 
-// simulate runs test on servers that have long been in use.
-func simulate(t *testing.T, seed uint64, test func(t *testing.T, w *sim.World)) {
+// inUse runs test on servers that have long been in use.
+func inUse(t *testing.T, seed uint64, test func(t *testing.T, w *sim.World)) {
 	t.Helper()
 	simtest.SimulateInUse(t, seed, 3*time.Hour, test)
+}
+
+// simulate is inUse beside other tests.
+func simulate(t *testing.T, test func(t *testing.T, w *sim.World)) {
+	t.Helper()
+	t.Parallel()
+	inUse(t, 1, test)
 }
 
 // open returns the Locker of a new process, with the memory guard.
@@ -74,4 +82,11 @@ func campaign(t *testing.T, w *sim.World, id string, opts ...redlock.LockerOptio
 		client.Resume()
 	})
 	return c
+}
+
+// leave ends the campaign.
+func (c *candidate) leave(t *testing.T) {
+	t.Helper()
+	c.stop()
+	require.NoError(t, <-c.err)
 }

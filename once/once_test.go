@@ -30,10 +30,31 @@ const (
 	every = 5 * time.Minute
 )
 
-// simulate runs test on servers that have long been in use.
-func simulate(t *testing.T, seed uint64, test func(t *testing.T, w *sim.World)) {
+// inUse runs test on servers that have long been in use.
+func inUse(t *testing.T, seed uint64, test func(t *testing.T, w *sim.World)) {
 	t.Helper()
 	simtest.SimulateInUse(t, seed, 300*time.Hour, test)
+}
+
+// simulate is inUse beside other tests.
+func simulate(t *testing.T, test func(t *testing.T, w *sim.World)) {
+	t.Helper()
+	t.Parallel()
+	inUse(t, 1, test)
+}
+
+// is fails unless the job has the outcome, and the error of NotRun or none.
+func is(t *testing.T, want once.Outcome, errs ...error) func(once.Outcome, error) {
+	return func(outcome once.Outcome, err error) {
+		t.Helper()
+		if errs == nil {
+			require.NoError(t, err)
+		}
+		for _, want := range errs {
+			require.ErrorIs(t, err, want)
+		}
+		assert.Equal(t, want, outcome)
+	}
 }
 
 // machine returns the job as it is on a machine of its own.
@@ -47,8 +68,7 @@ func machine(t *testing.T, w *sim.World) (once.Job, *sim.Client) {
 func nothing(context.Context, time.Time) error { return nil }
 
 func TestAMachineWhoseClockIsBehindDoesNotRunItAgain(t *testing.T) {
-	t.Parallel()
-	simulate(t, 1, func(t *testing.T, w *sim.World) {
+	simulate(t, func(t *testing.T, w *sim.World) {
 		first, _ := machine(t, w)
 		second, _ := machine(t, w)
 		var ticks []time.Time
@@ -56,18 +76,12 @@ func TestAMachineWhoseClockIsBehindDoesNotRunItAgain(t *testing.T) {
 		for range 3 {
 			now := time.Now().Add(every / 2).Round(every)
 			time.Sleep(time.Until(now) + time.Second)
-			outcome, err := first.Run(t.Context(), work)
-			require.NoError(t, err)
-			assert.Equal(t, once.Ran, outcome)
+			is(t, once.Ran)(first.Run(t.Context(), work))
 			time.Sleep(time.Minute) // far longer than the job
 			for _, j := range []once.Job{second, first} {
-				outcome, err = j.Run(t.Context(), work)
-				require.NoError(t, err)
-				assert.Equal(t, once.Done, outcome)
+				is(t, once.Done)(j.Run(t.Context(), work))
 			}
-			outcome, err = second.RunTick(t.Context(), now.Add(-every), work)
-			require.NoError(t, err)
-			assert.Equal(t, once.Done, outcome, "an earlier tick is over")
+			is(t, once.Done)(second.RunTick(t.Context(), now.Add(-every), work))
 			assert.Equal(t, now, ticks[len(ticks)-1])
 		}
 		assert.Len(t, ticks, 3)
@@ -78,15 +92,12 @@ func TestAMachineWhoseClockIsBehindDoesNotRunItAgain(t *testing.T) {
 }
 
 func TestAJobAtWorkIsNotWaitedFor(t *testing.T) {
-	t.Parallel()
-	simulate(t, 1, func(t *testing.T, w *sim.World) {
+	simulate(t, func(t *testing.T, w *sim.World) {
 		first, _ := machine(t, w)
 		second, _ := machine(t, w)
 		outcome, err := first.Run(t.Context(), func(ctx context.Context, tick time.Time) error {
 			for _, tick := range []time.Time{tick, tick.Add(every)} {
-				outcome, err := second.RunTick(ctx, tick, nothing)
-				require.NoError(t, err)
-				assert.Equal(t, once.Busy, outcome)
+				is(t, once.Busy)(second.RunTick(ctx, tick, nothing))
 			}
 			return nil
 		})
@@ -98,8 +109,7 @@ func TestAJobAtWorkIsNotWaitedFor(t *testing.T) {
 // TestASplitVoteSkipsNoTick: machines that came at the same moment may have the servers among them, so
 // that all are refused and none has the lock.
 func TestASplitVoteSkipsNoTick(t *testing.T) {
-	t.Parallel()
-	simulate(t, 1, func(t *testing.T, w *sim.World) {
+	simulate(t, func(t *testing.T, w *sim.World) {
 		for _, votes := range [][]string{{"a", "a", "b", "b", "c"}, {"a", "b", "c", "", ""}} {
 			j, _ := machine(t, w)
 			j.Name = fmt.Sprint(votes)
@@ -108,17 +118,14 @@ func TestASplitVoteSkipsNoTick(t *testing.T) {
 					w.Servers()[i].Set(j.Name, value, 2*time.Second)
 				}
 			}
-			outcome, err := j.Run(t.Context(), nothing)
-			require.NoError(t, err)
-			assert.Equal(t, once.Ran, outcome)
+			is(t, once.Ran)(j.Run(t.Context(), nothing))
 		}
 	})
 }
 
 // TestASplitVoteIsNotWaitedForWithoutEnd: what is left of dead machines may be in the way for long.
 func TestASplitVoteIsNotWaitedForWithoutEnd(t *testing.T) {
-	t.Parallel()
-	simulate(t, 1, func(t *testing.T, w *sim.World) {
+	simulate(t, func(t *testing.T, w *sim.World) {
 		j, _ := machine(t, w)
 		for i, value := range []string{"a", "b", "c"} {
 			w.Servers()[i].Set(j.Name, value, time.Minute)
@@ -132,16 +139,13 @@ func TestASplitVoteIsNotWaitedForWithoutEnd(t *testing.T) {
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		outcome, err = j.Run(ctx, nothing)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.Equal(t, once.NotRun, outcome)
+		is(t, once.NotRun, context.DeadlineExceeded)(j.Run(ctx, nothing))
 	})
 }
 
 // TestAJobThatFailsIsNotRunAgain in its tick, nor one that is lost; with TakeOver it is.
 func TestAJobThatFailsIsNotRunAgain(t *testing.T) {
-	t.Parallel()
-	simulate(t, 1, func(t *testing.T, w *sim.World) {
+	simulate(t, func(t *testing.T, w *sim.World) {
 		full := errors.New("disk full")
 		fails := func(context.Context, time.Time) error { return full }
 		for _, takeOver := range []bool{false, true} {
@@ -153,24 +157,16 @@ func TestAJobThatFailsIsNotRunAgain(t *testing.T) {
 			if takeOver {
 				then = once.Ran
 			}
-			outcome, err := first.Run(t.Context(), fails)
-			require.ErrorIs(t, err, full)
-			assert.Equal(t, once.Ran, outcome)
-			outcome, err = second.Run(t.Context(), nothing)
-			require.NoError(t, err)
-			assert.Equal(t, then, outcome)
-			outcome, err = first.Run(t.Context(), nothing)
-			require.NoError(t, err)
-			assert.Equal(t, once.Done, outcome)
+			is(t, once.Ran, full)(first.Run(t.Context(), fails))
+			is(t, then)(second.Run(t.Context(), nothing))
+			is(t, once.Done)(first.Run(t.Context(), nothing))
 
 			time.Sleep(every)
 			func() {
 				defer func() { recover() }()
 				first.Run(t.Context(), func(context.Context, time.Time) error { panic("oops") })
 			}()
-			outcome, err = second.Run(t.Context(), nothing)
-			require.NoError(t, err)
-			assert.Equal(t, then, outcome)
+			is(t, then)(second.Run(t.Context(), nothing))
 
 			time.Sleep(every)
 			tick := once.Tick(time.Now(), every)
@@ -187,9 +183,7 @@ func TestAJobThatFailsIsNotRunAgain(t *testing.T) {
 			if !takeOver {
 				time.Sleep(ttl)
 			}
-			outcome, err = second.RunTick(t.Context(), tick, nothing)
-			require.NoError(t, err)
-			assert.Equal(t, then, outcome)
+			is(t, then)(second.RunTick(t.Context(), tick, nothing))
 			c.Resume()
 			require.ErrorIs(t, <-result, redlock.ErrLost)
 		}
@@ -197,43 +191,31 @@ func TestAJobThatFailsIsNotRunAgain(t *testing.T) {
 }
 
 func TestTakeOverWaitsUntilTheTickIsOver(t *testing.T) {
-	t.Parallel()
-	simulate(t, 1, func(t *testing.T, w *sim.World) {
+	simulate(t, func(t *testing.T, w *sim.World) {
 		first, _ := machine(t, w)
 		second, _ := machine(t, w)
 		first.TakeOver, second.TakeOver = true, true
 		tick := once.Tick(time.Now(), every)
 		work := func(ctx context.Context, _ time.Time) error {
-			outcome, err := second.RunTick(ctx, tick, nothing)
-			require.NoError(t, err)
-			assert.Equal(t, once.Busy, outcome)
+			is(t, once.Busy)(second.RunTick(ctx, tick, nothing))
 			assert.Equal(t, tick.Add(every/2), time.Now())
 			return nil
 		}
-		outcome, err := first.RunTick(t.Context(), tick, work)
-		require.NoError(t, err)
-		assert.Equal(t, once.Ran, outcome)
-		outcome, err = second.RunTick(t.Context(), tick, nothing)
-		require.NoError(t, err)
-		assert.Equal(t, once.Done, outcome, "a late one does not wait")
+		is(t, once.Ran)(first.RunTick(t.Context(), tick, work))
+		is(t, once.Done)(second.RunTick(t.Context(), tick, nothing))
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		outcome, err = second.Run(ctx, nothing)
-		require.ErrorIs(t, err, context.Canceled)
-		assert.Equal(t, once.NotRun, outcome)
+		is(t, once.NotRun, context.Canceled)(second.Run(ctx, nothing))
 	})
 }
 
 func TestWithoutAQuorumItDoesNotRun(t *testing.T) {
-	t.Parallel()
-	simulate(t, 1, func(t *testing.T, w *sim.World) {
+	simulate(t, func(t *testing.T, w *sim.World) {
 		j, _ := machine(t, w)
 		never := func(context.Context, time.Time) error { assert.Fail(t, "it runs"); return nil }
 		is := func(want error) {
 			t.Helper()
-			outcome, err := j.Run(t.Context(), never)
-			require.ErrorIs(t, err, want)
-			assert.Equal(t, once.NotRun, outcome)
+			is(t, once.NotRun, want)(j.Run(t.Context(), never))
 			time.Sleep(every)
 		}
 		// The raises are lost, or their answers.
@@ -259,21 +241,17 @@ func TestWithoutAQuorumItDoesNotRun(t *testing.T) {
 
 // TestAHiccupSkipsNoTick: the mark is read again.
 func TestAHiccupSkipsNoTick(t *testing.T) {
-	t.Parallel()
-	simulate(t, 1, func(t *testing.T, w *sim.World) {
+	simulate(t, func(t *testing.T, w *sim.World) {
 		j, _ := machine(t, w)
 		w.SetNet(sim.Net{Patience: time.Second, Travel: func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
 			return leg, l.Op == protocol.OpInspect && l.Count == 1
 		}})
-		outcome, err := j.Run(t.Context(), nothing)
-		require.NoError(t, err)
-		assert.Equal(t, once.Ran, outcome)
+		is(t, once.Ran)(j.Run(t.Context(), nothing))
 	})
 }
 
 func TestWhatIsNoJobIsRefused(t *testing.T) {
-	t.Parallel()
-	simulate(t, 1, func(t *testing.T, w *sim.World) {
+	simulate(t, func(t *testing.T, w *sim.World) {
 		good, _ := machine(t, w)
 		var none context.Context
 		for want, call := range map[string]func(j once.Job) (once.Outcome, error){
@@ -302,7 +280,7 @@ func TestATickRunsAtMostOnce(t *testing.T) {
 	t.Parallel()
 	ran := 0
 	for seed := range uint64(20) {
-		simulate(t, seed, func(t *testing.T, w *sim.World) { ran += night(t, w, seed) })
+		inUse(t, seed, func(t *testing.T, w *sim.World) { ran += night(t, w, seed) })
 	}
 	assert.Greater(t, ran, 20*night10/2, "the schedules show nothing")
 }
@@ -373,8 +351,7 @@ func night(t *testing.T, w *sim.World, seed uint64) int {
 
 // TestATickIsRunByOneMachineAtATime whatever the Locker is for otherwise.
 func TestATickIsRunByOneMachineAtATime(t *testing.T) {
-	t.Parallel()
-	simulate(t, 1, func(t *testing.T, w *sim.World) {
+	simulate(t, func(t *testing.T, w *sim.World) {
 		var running, most, ran atomic.Int32
 		var all sync.WaitGroup
 		for _, kind := range []redlock.Option{redlock.Permits(3), redlock.Permits(3), redlock.Shared(), redlock.Shared()} {

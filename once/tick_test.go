@@ -119,9 +119,7 @@ func TestATickIsOfTheCall(t *testing.T) {
 				var ticks []time.Time
 				work := func(_ context.Context, tick time.Time) error { ticks = append(ticks, tick); return nil }
 				for range 2 { // the second is the next tick's, which is not spent
-					outcome, err := j.Run(t.Context(), work)
-					require.NoError(t, err)
-					assert.Equal(t, once.Ran, outcome)
+					is(t, once.Ran)(j.Run(t.Context(), work))
 				}
 				assert.Equal(t, []time.Time{now.Round(every), now.Round(every).Add(every)}, ticks)
 				assert.GreaterOrEqual(t, time.Since(now), every)
@@ -184,9 +182,7 @@ func TestARunThatComesLateIsRefused(t *testing.T) {
 			if takeOver {
 				tick = tick.Add(10 * every) // until whose end it would wait
 			}
-			outcome, err := j.RunTick(t.Context(), tick, nothing)
-			require.ErrorIs(t, err, once.ErrLate)
-			assert.Equal(t, once.NotRun, outcome)
+			is(t, once.NotRun, once.ErrLate)(j.RunTick(t.Context(), tick, nothing))
 		})
 	}
 }
