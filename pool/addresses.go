@@ -71,11 +71,8 @@ func (t *target) dialAll(ctx context.Context, s *settings, addresses []string) (
 		return is, nil, err
 	})
 	chosen, err := all.choose(greetings)
-	keepOne(greetings, chosen)
-	if err != nil {
-		return nil, err
-	}
-	return greetings[chosen].Conn, nil
+	g := keep(greetings, chosen, err)
+	return g.Conn, g.Err
 }
 
 // isNobodyThere reports whether no server listens at an address, or this machine has no network of its kind,

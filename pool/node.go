@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
-
-	"github.com/gomodule/redigo/redis"
 
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/pool/internal/link"
@@ -25,16 +22,15 @@ type node struct {
 	*link.Link
 	name    string
 	members members
-	at      atomic.Int32 // the member that it is connected to, or was last
-	met     []string     // the servers so far; the Link's, as several
-	several error        // it leads to more than one
-	doubts  doubtLog     // of the server
+	met     []string // the servers so far; the Link's, as several
+	several error    // it leads to more than one
+	doubts  doubtLog // of the server
 }
 
 // newNode returns a node that is about to connect.
 func newNode(name string, m members, s *settings) *node {
 	n := &node{name: name, members: m, doubts: doubtLog{log: s.log, node: name, known: map[string]bool{}}}
-	n.Link = link.New(link.Config{Times: s.Times, Reach: n.reach, Hint: n.dialHint, Doubt: n.doubts.enter})
+	n.Link = link.New(link.Config{Times: s.Times, Reach: n.reach, Doubt: n.doubts.enter})
 	return n
 }
 
@@ -56,9 +52,8 @@ func (n *node) reach(ctx context.Context) link.Greeting {
 	if n.several != nil {
 		return link.Greeting{Err: n.several}
 	}
-	g, at := n.members.reach(ctx)
+	g := n.members.reach(ctx)
 	if g.Err == nil {
-		n.at.Store(int32(at))
 		if g.Err = n.meet(g.Server); g.Err != nil {
 			g.Conn.Close()
 		}
@@ -67,11 +62,6 @@ func (n *node) reach(ctx context.Context) link.Greeting {
 		n.doubts.enter("it " + g.Err.Error())
 	}
 	return g
-}
-
-// dialHint makes the second connection, to the member that the node is connected to.
-func (n *node) dialHint(ctx context.Context) (redis.Conn, error) {
-	return n.members[n.at.Load()].hint(ctx)
 }
 
 // maxMet bounds how many servers a node remembers. Each restart makes another.

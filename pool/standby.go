@@ -53,48 +53,39 @@ type member struct {
 	hint link.Dial // as dial, for the second connection
 }
 
-// reach connects to the member that has the node's vote, and returns which that is.
-func (m members) reach(ctx context.Context) (link.Greeting, int) {
-	if len(m) > 1 {
-		return m.reachPrimary(ctx)
-	}
-	g := link.Greet(ctx, m[0].dial, link.Handshake)
-	if g.Err == nil && g.Server.Primary != "" && !g.Server.IsConfirmed() {
-		g.Conn.Close()
-		g.Err = fmt.Errorf("is one of the servers of a node with standbys, and not known to be the one with the vote; "+
-			"give all clients the same URL, or delete the key %s if it stands alone now", primaryKey)
-	}
-	return g, 0
+// reach connects to the member that has the node's vote.
+func (m members) reach(ctx context.Context) link.Greeting {
+	greetings := m.greet(ctx, link.Handshake)
+	found, err := m.elect(ctx, greetings)
+	return keep(greetings, found, err)
 }
 
-// reachPrimary connects to all members, and keeps the one that has been confirmed, or can be.
-func (m members) reachPrimary(ctx context.Context) (link.Greeting, int) {
-	greetings := m.greet(ctx, link.Handshake)
+// elect returns the member that has been confirmed, or can be; or why there is none.
+func (m members) elect(ctx context.Context, greetings []link.Greeting) (found int, err error) {
 	found, primaries := primaryOf(greetings)
-	var err error
-	switch {
+	switch alone := len(m) == 1; {
+	case found < 0 && alone:
+		return 0, greetings[0].Err
 	case found < 0:
-		err = m.explain(greetings)
-	case greetings[found].Server.IsConfirmed():
+		return 0, m.explain(greetings)
+	case greetings[found].Server.IsConfirmed(), alone && greetings[found].Server.Primary == "":
+		return found, nil
+	case alone:
+		return 0, fmt.Errorf("is one of the servers of a node with standbys, and not known to be the one with the vote; "+
+			"give all clients the same URL, or delete the key %s if it stands alone now", primaryKey)
 	case greetings[found].Server.IsAnonymous():
-		err = fmt.Errorf("%w: %s does not tell who it is; permit INFO and ROLE, which a node with standbys needs",
+		return 0, fmt.Errorf("%w: %s does not tell who it is; permit INFO and ROLE, which a node with standbys needs",
 			errNoVote, m[found].name)
 	case isOneServer(greetings):
-		err = fmt.Errorf("%w: two of their addresses lead to one server", errNoVote)
+		return 0, fmt.Errorf("%w: two of their addresses lead to one server", errNoVote)
 	case primaries > 1:
-		err = fmt.Errorf("%w: %d of them are primaries; it has one when the others are its replicas", errNoVote, primaries)
-	default:
-		err = m.confirm(ctx, found, greetings)
+		return 0, fmt.Errorf("%w: %d of them are primaries; it has one when the others are its replicas", errNoVote, primaries)
 	}
-	if err != nil {
-		keepOne(greetings, -1)
-		return link.Greeting{Err: err}, 0
-	}
-	keepOne(greetings, found)
-	return greetings[found], found
+	return found, m.confirm(ctx, found, greetings)
 }
 
-// greet greets all members at once. It does not wait for the others when one is confirmed.
+// greet greets all members at once, and asks with meet which server is at the other end. It does not wait
+// for the others when one is confirmed.
 func (m members) greet(ctx context.Context, meet func(context.Context, redis.Conn) (link.Server, []string, error)) []link.Greeting {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -102,14 +93,33 @@ func (m members) greet(ctx context.Context, meet func(context.Context, redis.Con
 	var wg sync.WaitGroup
 	for i := range m {
 		wg.Go(func() {
-			greetings[i] = link.Greet(ctx, m[i].dial, meet)
-			if g := &greetings[i]; g.Err == nil && g.Server.IsConfirmed() {
+			g := &greetings[i]
+			g.Hint = m[i].hint
+			if g.Conn, g.Err = m[i].dial(ctx); g.Err != nil {
+				return
+			}
+			if g.Server, g.Doubts, g.Err = meet(ctx, g.Conn); g.Err != nil {
+				g.Conn.Close()
+			} else if g.Server.IsConfirmed() {
 				cancel()
 			}
 		})
 	}
 	wg.Wait()
 	return greetings
+}
+
+// keep returns one of the greetings, or the error, and closes the connections of the others.
+func keep(greetings []link.Greeting, kept int, err error) link.Greeting {
+	for i, g := range greetings {
+		if g.Err == nil && (err != nil || i != kept) {
+			g.Conn.Close()
+		}
+	}
+	if err != nil {
+		return link.Greeting{Err: err}
+	}
+	return greetings[kept]
 }
 
 // primaryOf returns the primary that is confirmed, or else one of the primaries, and how many there
@@ -140,15 +150,6 @@ func isOneServer(greetings []link.Greeting) bool {
 	return false
 }
 
-// keepOne closes all connections but one.
-func keepOne(greetings []link.Greeting, kept int) {
-	for i, g := range greetings {
-		if g.Err == nil && i != kept {
-			g.Conn.Close()
-		}
-	}
-}
-
 // explain says why none of the members is a primary.
 func (m members) explain(greetings []link.Greeting) error {
 	var each []string
@@ -171,11 +172,10 @@ func (m members) dialPrimary(ctx context.Context) (redis.Conn, error) {
 		return s, nil, s.AskScript(ctx, c)
 	})
 	found, _ := primaryOf(greetings)
-	keepOne(greetings, found)
 	if found < 0 {
 		return nil, m.explain(greetings)
 	}
-	return greetings[found].Conn, nil
+	return keep(greetings, found, nil).Conn, nil
 }
 
 // confirm makes sure that all members but the primary are replicas, and tells the primary so. They are

@@ -25,9 +25,6 @@ type Config struct {
 	// Reach connects to the server that has the node's vote.
 	Reach func(context.Context) Greeting
 
-	// Hint connects to the same server, for hints.
-	Hint Dial
-
 	// Doubt takes what is to be logged of the server. It does not wait.
 	Doubt func(doubts ...string)
 }
@@ -36,23 +33,13 @@ type Config struct {
 type Greeting struct {
 	Conn   redis.Conn
 	Server Server
+	Hint   Dial // makes a second connection to the server, for hints
 	Doubts []string
 	Err    error
 }
 
 // A Dial makes a connection that is ready for the handshake. The context bounds all of it.
 type Dial func(context.Context) (redis.Conn, error)
-
-// Greet dials, and asks with meet which server is at the other end.
-func Greet(ctx context.Context, dial Dial, meet func(context.Context, redis.Conn) (Server, []string, error)) (g Greeting) {
-	if g.Conn, g.Err = dial(ctx); g.Err != nil {
-		return g
-	}
-	if g.Server, g.Doubts, g.Err = meet(ctx, g.Conn); g.Err != nil {
-		g.Conn.Close()
-	}
-	return g
-}
 
 // The waits between attempts to connect: see backoffAfter.
 const (

@@ -18,9 +18,9 @@ import (
 //
 // They are Redis's client-side caching put to another use
 // (https://redis.io/docs/latest/develop/reference/client-side-caching/). The server remembers a key
-// that was read after CLIENT CACHING YES, and tells its next change, of any kind, once. It tells
-// another connection, the listener, because the node's connection speaks RESP2. So a release need
-// not publish anything, and a deletion by hand or an expiry is told as well.
+// that was read after CLIENT CACHING YES, and tells its next change, of any kind, once; to another
+// connection, because the node's speaks RESP2. So a release need not publish anything, and a deletion by
+// hand or an expiry is told as well.
 type hints struct {
 	ctx      context.Context // ends when the node is closed
 	config   *Config
@@ -30,6 +30,7 @@ type hints struct {
 
 	mu       sync.Mutex            // guards the fields below
 	watchers map[string][]*watcher // by key; those of all keys by the empty one
+	dial     Dial                  // makes a listener; nil: the node was not connected yet
 	run      string                // of the server that the node was connected to last
 	refused  bool                  // the server gives none; until the node's next connection
 	stop     context.CancelFunc    // ends listen; nil: it does not run, or is about to end
@@ -54,7 +55,7 @@ func newHints(ctx context.Context, config *Config, wake func()) *hints {
 	return h
 }
 
-// watch is that of protocol.Watchable. Where the server gives no hints, none ever come.
+// watch is that of protocol.Watchable.
 func (h *hints) watch(key string, hint func(key string)) (stop func()) {
 	w := &watcher{hint}
 	h.mu.Lock()
@@ -82,7 +83,7 @@ func (h *hints) unwatch(key string, w *watcher) {
 
 // start starts listen if there are watchers and it does not run. The caller holds mu.
 func (h *hints) start() {
-	if len(h.watchers) == 0 || h.refused || h.stop != nil || h.ctx.Err() != nil {
+	if len(h.watchers) == 0 || h.dial == nil || h.refused || h.stop != nil || h.ctx.Err() != nil {
 		return
 	}
 	before, ended := h.ended, make(chan struct{})
@@ -113,10 +114,10 @@ func (h *hints) endUnused() {
 
 // retry is called for a new connection: what the one before was refused may be permitted by
 // now, and the listener may hear another server.
-func (h *hints) retry(run string) {
+func (h *hints) retry(run string, dial Dial) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.refused, h.run = false, run
+	h.refused, h.run, h.dial = false, run, dial
 	if to := h.redirect.Load(); to.client != 0 && to.run != run {
 		h.end()
 	}
@@ -187,7 +188,6 @@ func (h *hints) listen(ctx context.Context) {
 	}
 }
 
-// errNoHints is for a server that does not let us listen.
 var errNoHints = errors.New("gives no hints")
 
 // invalidations is the channel on which a server tells changed keys to a connection that speaks
@@ -198,7 +198,10 @@ const invalidations = "__redis__:invalidate"
 func (h *hints) openListener(ctx context.Context) (c redis.Conn, to redirect, err error) {
 	ctx, cancel := context.WithTimeout(ctx, h.config.Dial)
 	defer cancel()
-	if c, err = h.config.Hint(ctx); err != nil {
+	h.mu.Lock()
+	dial := h.dial
+	h.mu.Unlock()
+	if c, err = dial(ctx); err != nil {
 		return nil, to, err
 	}
 	subscribed := false
@@ -221,9 +224,7 @@ func (h *hints) openListener(ctx context.Context) (c redis.Conn, to redirect, er
 // nothing to hear, so the server is asked whether it is still there.
 //
 // From a client that subscribes a server takes no AUTH with RESP2. So a listener whose credentials end is
-// given up before, and its successor, which asks for credentials as every new connection does, has those
-// who watch look again (see tracked). To unsubscribe, authenticate and subscribe in its place would need
-// one more right, and lose hints as well.
+// given up before, and its successor has those who watch look again (see tracked).
 func (h *hints) hear(ctx context.Context, c redis.Conn, to redirect) (had connection) {
 	ctx, fail := context.WithCancel(ctx)
 	defer fail()

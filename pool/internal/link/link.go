@@ -111,7 +111,7 @@ func (l *Link) connect(last Server) (*conn, error) {
 		return nil, Explain(err)
 	}
 	l.config.Doubt(append(g.Doubts, doubts...)...)
-	l.hints.retry(g.Server.RunID)
+	l.hints.retry(g.Server.RunID, g.Hint)
 	l.queue.open(g.Server.Abilities)
 	l.hasTried()
 	return newConn(l.queue, l.hints, g), nil
