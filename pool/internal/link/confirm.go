@@ -21,9 +21,8 @@ const IdentityAge = 10 * time.Millisecond
 //
 // A server that was demoted and promoted again within one process has forgotten what its replica
 // lacked, and may have the same record. INFO replication tells that. It costs as much as some
-// acquisitions, so it is sent before the PTTL only where the last one was sent IdentityAge ago or
-// longer. To demote a server, have it take over another's data set and promote it again takes
-// longer, because that is a fork, a transfer and a loading.
+// acquisitions, so it is sent once in IdentityAge at most: to be demoted, take over another's data set and
+// be promoted again takes longer.
 type confirmation struct {
 	server Server // as it was at the handshake
 	run    string // as Reply.Run

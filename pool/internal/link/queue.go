@@ -63,8 +63,7 @@ func (q *queue) submit(r *protocol.Request, slot int, to protocol.Receiver) erro
 		q.keep(k)
 		return q.offline
 	}
-	// A release that matters follows an acquisition that was let in, so their number is bounded as
-	// well.
+	// A release that matters follows an acquisition that was let in, so their number is bounded, too.
 	if q.outstanding.Load() >= maxOutstanding && !r.MayHold {
 		return ErrFull
 	}
@@ -104,24 +103,24 @@ func (q *queue) take(spare []wire.Call, broken <-chan struct{}) (batch []wire.Ca
 			return nil, false
 		}
 	}
-	// Other goroutines that are about to submit go first, and share the system call. That costs a
-	// lone caller nothing, and gives many callers larger batches: with 64, four tenths more cycles a
-	// second.
+	// Other goroutines that are about to submit go first, and share the system call: with 64 callers that
+	// gives four tenths more cycles a second.
 	runtime.Gosched()
 	q.mu.Lock()
 	batch, q.calls, q.kicked = q.calls, spare, false
 	q.mu.Unlock()
 
 	now := sinceStart()
-	isLate := func(k wire.Call) bool { return k.Expires != 0 && now > k.Expires }
-	if slices.ContainsFunc(batch, isLate) {
-		late := slices.DeleteFunc(slices.Clone(batch), func(k wire.Call) bool { return !isLate(k) })
-		batch = slices.DeleteFunc(batch, isLate)
-		for _, k := range late {
-			q.reply(k, protocol.Reply{Outcome: protocol.Failed, Err: ErrExpired})
+	kept := batch[:0]
+	for i := range batch {
+		if k := &batch[i]; k.Expires == 0 || now <= k.Expires {
+			kept = append(kept, *k)
+		} else {
+			q.reply(*k, protocol.Reply{Outcome: protocol.Failed, Err: ErrExpired})
 		}
 	}
-	return batch, true
+	clear(batch[len(kept):])
+	return kept, true
 }
 
 func (q *queue) hasWork() bool {
@@ -220,7 +219,7 @@ func (q *queue) dropExpired(now time.Time) {
 	q.pending = slices.DeleteFunc(q.pending, func(k wire.Call) bool { return !now.Before(k.To.(retry).until) })
 }
 
-// retryLater has a call sent again if it is a release that may matter and may not have been run.
+// retryLater has a call that may not have been run sent again if it is a release that may matter.
 func (q *queue) retryLater(k wire.Call) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

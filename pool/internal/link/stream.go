@@ -132,9 +132,8 @@ func sendBatch(c redis.Conn, batch []wire.Call) error {
 	return c.Flush()
 }
 
-// sendBatch sends a batch with one system call, whatever its size, and mostly by copying packets. redigo
-// would encode each request anew for each node, and send 4 KB at a time: with 64 callers that was a third
-// of all the client did.
+// sendBatch sends a batch with one system call, whatever its size. redigo would encode each word by itself
+// and send 4 KB at a time: with 64 callers that was a third of all the client did.
 func (c *Conn) sendBatch(batch []wire.Call) error {
 	for i := range batch {
 		c.batch = c.batch.Append(&batch[i])

@@ -12,17 +12,10 @@ import (
 // that was held until now is sent like this to a server that has one: an acquisition and its release then
 // cost the server half to two thirds of what they cost with the script.
 //
-// The answer 1 is final: the key is deleted, which is all that the script would have done. After any
-// other answer the script is sent, and its answer is the reply. It tells a client that holds nothing
-// whose the key is and for how long, keeps a late acquisition with a token out, and is what remains
-// where the command is not permitted.
-//
-// A release that may well be refused, as that of a try which failed or of a lock that was lost, is the
-// script at once, which saves a round trip. Every extension is a script, too, because SET with IFEQ and
-// PX would shorten a life that is longer, and the server would give no more hints for the key.
-//
-// After SCRIPT FLUSH an extension may come behind a deletion that was submitted after it. It finds no
-// key then, and makes none.
+// The answer 1 is final. After any other the script is sent, and its answer is the reply: it tells whose
+// the key is and for how long, and keeps a late acquisition with a token out. A release that may well be
+// refused is the script at once, which saves a round trip. Every extension is a script, too, because SET
+// with IFEQ and PX would shorten a life that is longer, and the server would give no more hints.
 type Deletion struct {
 	name   string
 	head   Packet // the words before the key

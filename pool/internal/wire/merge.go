@@ -12,8 +12,7 @@ import (
 )
 
 const (
-	// maxMerged bounds the keys of one call, because nothing else runs on the server meanwhile: a
-	// millisecond for so many.
+	// maxMerged bounds the keys of one call, which keeps all others waiting for a millisecond.
 	maxMerged = 100
 	// maxGroups bounds the merged calls that are collected at a time.
 	maxGroups = 8
@@ -22,24 +21,20 @@ const (
 )
 
 // MaxIdleBuffer is how much memory a connection keeps after a burst, for what it writes and for the
-// packets of merged calls, each. The renewals of a million locks with a TTL of a minute need half of
-// it at a time.
+// packets of merged calls, each. The renewals of a million locks need half of it at a time.
 const MaxIdleBuffer = 1 << 18
 
 // A Merger sends requests of a batch for which the table of commands names a script for many keys as one
 // call of it: extensions, looks at locks that are held, and releases of such locks where the server has
-// no deletion of its own. A client that holds many locks spends most of its time, and of its servers',
-// on renewals: with one header, one answer and one dispatch for all, 20,000 locks cost it half of the
-// CPU time, and the servers two thirds. Releases of many callers cost the servers a quarter less.
+// no deletion of its own. So 20,000 locks cost their client half of the CPU time, and the servers two
+// thirds; releases of many callers cost the servers a quarter less.
 //
 // A merged call stands where the first of its requests stood. None of them passes another request for
-// its key, as a release the acquisition that it undoes, nor one that is about several keys. To pass
-// requests for other keys is what it would have done if it had been submitted a moment earlier.
+// its key, as a release the acquisition that it undoes, nor one that is about several keys.
 //
 // What the script finds in the way at a key, such as another type, is asked again alone, and so are all
 // requests if the script as a whole fails. A request that is asked again and comes behind its key's
-// release finds no key, and makes none. Each has a reply of its own, so above the connection nothing
-// tells merged requests from others.
+// release finds no key, and makes none.
 //
 // A Merger is for one goroutine, but for Stop.
 type Merger struct {
@@ -164,9 +159,8 @@ func (m *Merger) mergedCall(g *group) Call {
 	return Call{Own: &Own{packet: m.added(p), Each: slices.Clone(g.each)}}
 }
 
-// ReadEach makes the command by which the server remembers the keys of merged extensions, of which it is
-// to tell the next change. It is not left to their script: up to Redis 7.0 each reading in a script has
-// the server remember all of the script's keys, so that a hundred keys cost as much as ten thousand.
+// ReadEach makes the command by which the server remembers the keys of merged extensions. Up to Redis 7.0
+// each reading in their script would have it remember all of them: a hundred keys cost as ten thousand.
 func (m *Merger) ReadEach(keys []string) Packet {
 	p := m.packets.Array(1 + len(keys)).Text("EXISTS")
 	for _, key := range keys {

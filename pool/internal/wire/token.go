@@ -13,14 +13,10 @@ import (
 // Locks with a fencing token. Beside the lock a server has a counter, which is the highest token that
 // it has accepted for the lock. It is the score of the one member of a sorted set, because ZADD GT is
 // the one command of Redis that compares a number with the one that is there and sets it.
+const highest = "highest" // the member
 
-const (
-	// highest is the member of a counter.
-	highest = "highest"
-
-	// maxToken is the greatest token that there can be. Package fence refuses others.
-	maxToken = 1<<53 - 1
-)
+// maxToken is the greatest token that there can be. Package fence refuses others.
+const maxToken = 1<<53 - 1
 
 // The scripts. KEYS are the lock and the counter; ARGV are the value, the TTL in milliseconds, the
 // token, the last of the block of numbers that begins with it, and how far a token may be from the
@@ -71,13 +67,11 @@ func decodeFenced(answer any) (protocol.Reply, error) {
 // They cost the server two thirds of what the script costs. They need not be one step: a token is unique
 // because no server accepts a number twice or a lower one later, whoever has the lock meanwhile. The
 // life of a counter is only made longer: GT before the token, because a counter that expired right
-// behind it would forget it, and NX for a new counter. GT takes one that has no life for one that
-// lives for ever.
+// behind it would forget it, and NX for a new counter, which GT takes for one that lives for ever.
 //
 // If ZADD does not accept the token of a lock that SET has taken, or the life is not sure, the script of
-// a raise to the same token follows, and its answer, which tells the counter, is the reply. The script
-// of the acquisition is also what remains for blocks, because ZADD compares the number that it sets,
-// and where the server or its ACL does not know these commands.
+// a raise to the same token follows, and its answer is the reply. Blocks are left to the script of the
+// acquisition, because ZADD compares the number that it sets.
 type Plain struct {
 	said    [plainCommands]any
 	failure [plainCommands]redis.Error
