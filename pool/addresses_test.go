@@ -50,9 +50,29 @@ func newName(t *testing.T) (*name, *rig, net.Listener) {
 	return n, r, l
 }
 
-// forward has a listener lead to a server, whose words come as change leaves them.
-func forward(t *testing.T, l net.Listener, server string, change func([]byte)) {
+// serve has each connection that comes to l met.
+func serve(l net.Listener, meet func(net.Conn)) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go meet(c)
+	}
+}
+
+// listen returns the address of a server that meets each connection as given.
+func listen(t *testing.T, meet func(net.Conn)) (address string) {
 	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	go serve(l, meet)
+	return l.Addr().String()
+}
+
+// leadTo meets a connection by one to a server, whose words come as change leaves them.
+func leadTo(server string, change func([]byte)) (meet func(net.Conn)) {
 	pipe := func(to, from net.Conn, change func([]byte)) {
 		defer to.Close()
 		defer from.Close()
@@ -65,21 +85,15 @@ func forward(t *testing.T, l net.Listener, server string, change func([]byte)) {
 			}
 		}
 	}
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			s, err := net.Dial("tcp", server)
-			if err != nil {
-				c.Close()
-				continue
-			}
-			go pipe(s, c, unchanged)
-			go pipe(c, s, change)
+	return func(c net.Conn) {
+		s, err := net.Dial("tcp", server)
+		if err != nil {
+			c.Close()
+			return
 		}
-	}()
+		go pipe(s, c, unchanged)
+		pipe(c, s, change)
+	}
 }
 
 func unchanged([]byte) {}
@@ -91,7 +105,7 @@ func TestANameOfSeveralServersHasNoVote(t *testing.T) {
 	name, first, at := newName(t)
 	second := newRig(t)
 	second.is("run2")
-	forward(t, at, second.Addr(), unchanged)
+	go serve(at, leadTo(second.Addr(), unchanged))
 	var log logBuffer
 	n := openNode(t, name.url(), name.option(), log.log())
 	err := trouble(t, n, acquire("k", "v"))
@@ -115,7 +129,7 @@ func TestANameOfSeveralServersHasNoVote(t *testing.T) {
 func TestOneServerMayHaveSeveralAddresses(t *testing.T) {
 	t.Parallel()
 	name, r, at := newName(t)
-	forward(t, at, r.Addr(), unchanged)
+	go serve(at, leadTo(r.Addr(), unchanged))
 	assert.Equal(t, protocol.Granted, do(t, openNode(t, name.url(), name.option()), acquire("a", "v")).Outcome)
 	require.NoError(t, at.Close())
 	assert.Equal(t, protocol.Granted, do(t, openNode(t, name.url(), name.option()), acquire("b", "v")).Outcome)
@@ -151,7 +165,7 @@ func TestServersWithoutANameAreADoubt(t *testing.T) {
 	t.Parallel()
 	name, r, at := newName(t)
 	r.fail("INFO", "NOPERM this user has no permissions")
-	forward(t, at, r.Addr(), unchanged)
+	go serve(at, leadTo(r.Addr(), unchanged))
 	var log logBuffer
 	n := openNode(t, name.url(), name.option(), log.log())
 	assert.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)

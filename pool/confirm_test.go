@@ -2,7 +2,6 @@ package pool
 
 import (
 	"bytes"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -160,16 +159,13 @@ func TestTheRecordAndTheRepliesNameTheServerAlike(t *testing.T) {
 func TestARunIDThatAProxyHidesIsAskedOfAScript(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	t.Cleanup(func() { l.Close() })
-	forward(t, l, strings.TrimPrefix(s.url(), "redis://"), func(said []byte) { // the length is as before
+	proxy := listen(t, leadTo(strings.TrimPrefix(s.url(), "redis://"), func(said []byte) {
 		if at := bytes.Index(said, []byte("\r\nrun_id:")); at >= 0 {
-			copy(said[at:], "\r\nwas_id:")
+			copy(said[at:], "\r\nwas_id:") // the length is as before
 		}
-	})
+	}))
 	var log logBuffer
-	n := openNode(t, "redis://"+l.Addr().String(), log.log())
+	n := openNode(t, "redis://"+proxy, log.log())
 	byReply, byScript := who(t, n)
 	assert.Equal(t, byScript, byReply)
 	assert.Regexp(t, "run_id:"+strings.Split(byScript, "/")[0], string(s.do("INFO", "server").([]byte)))

@@ -67,27 +67,15 @@ func TestEachConnectionAsksForItsTLSConfiguration(t *testing.T) {
 // TestAPortWithoutTLSIsExplained, whether the server hangs up or answers in its own protocol.
 func TestAPortWithoutTLSIsExplained(t *testing.T) {
 	t.Parallel()
-	says := func(address string) {
-		t.Helper()
+	says := func(c net.Conn) {
+		c.Write([]byte("-ERR Protocol error\r\n"))
+		c.Close()
+	}
+	for _, address := range []string{newRig(t).Addr(), listen(t, says)} {
 		err := trouble(t, openNode(t, "rediss://"+address), acquire("k", "v"))
 		assert.ErrorContains(t, err, "TLS: ")
 		assert.ErrorContains(t, err, "redis:// for one without")
 	}
-	says(newRig(t).Addr())
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			c.Write([]byte("-ERR Protocol error\r\n"))
-			c.Close()
-		}
-	}()
-	says(l.Addr().String())
 }
 
 // TestAServerThatHangsUpIsQuoted, also where that is noticed when the first questions are sent, and a
@@ -104,23 +92,14 @@ func TestAServerThatHangsUpIsQuoted(t *testing.T) {
 	} {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			require.NoError(t, err)
-			defer l.Close()
-			go func() {
-				for i := 0; ; i++ {
-					c, err := l.Accept()
-					if err != nil {
-						return
-					}
-					c.Write([]byte(says))
-					if i%2 > 0 { // the other half of the time what is unread makes this a reset
-						io.ReadAtLeast(c, make([]byte, 10), 10)
-					}
-					c.Close()
+			var met atomic.Int64
+			url := "redis://" + listen(t, func(c net.Conn) {
+				c.Write([]byte(says))
+				if met.Add(1)%2 == 0 { // the other half of the time what is unread makes this a reset
+					io.ReadAtLeast(c, make([]byte, 10), 10)
 				}
-			}()
-			url := "redis://" + l.Addr().String()
+				c.Close()
+			})
 			_, dial, err := Dialer(url)
 			require.NoError(t, err)
 			for range 20 {
