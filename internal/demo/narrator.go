@@ -4,12 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
-	"golang.org/x/term"
-
+	"github.com/redquorum/redquorum/internal/plain"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -29,7 +27,7 @@ const readingTime = 250 * time.Millisecond
 // NewNarrator returns a Narrator that writes to out. If that is a terminal it pauses behind each scene.
 func NewNarrator(out io.Writer) *Narrator {
 	n := &Narrator{out: out}
-	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+	if plain.IsTerminal(out) {
 		n.pace = readingTime
 	}
 	return n
@@ -42,10 +40,10 @@ func (n *Narrator) print(format string, args ...any) {
 	}
 }
 
-func (n *Narrator) begin(format string, args ...any) {
+func (n *Narrator) begin(title string) {
 	n.scene++
 	n.lines = 0
-	n.print("\n%d. %s", n.scene, fmt.Sprintf(format, args...))
+	n.print("\n%d. %s", n.scene, title)
 }
 
 func (n *Narrator) shown(format string, args ...any) { n.print("   ok "+format, args...) }

@@ -30,12 +30,12 @@ const (
 // A stage is the servers that the scenes play on, and two clients of them.
 type stage struct {
 	*Narrator
-	fleet fleet.Fleet
-	n     int      // nodes
-	names []string // of the nodes, as in events
-	ann   *redlock.Locker
-	bob   *redlock.Locker
-	votes chan redlock.Event // of ann
+	fleet     fleet.Fleet
+	isGiven   bool // its servers are not the demo's to break
+	n, quorum int
+	names     []string // of the nodes, as in events
+	ann, bob  *redlock.Locker
+	votes     chan redlock.Event // of ann
 }
 
 // Run shows all scenes on the fleet. Its error is the first thing that did not happen as it was
@@ -49,15 +49,14 @@ func Run(ctx context.Context, f fleet.Fleet, n *Narrator) error {
 }
 
 func play(ctx context.Context, f fleet.Fleet, n *Narrator) error {
-	s := &stage{Narrator: n, fleet: f, n: len(f.URLs()), votes: make(chan redlock.Event, 1024)}
-	for _, url := range f.URLs() {
+	s := &stage{Narrator: n, fleet: f, isGiven: f.Kind() == fleet.Addrs, n: len(f.URLs()), votes: make(chan redlock.Event, 1024)}
+	s.quorum = s.n/2 + 1
+	for i, url := range f.URLs() {
 		name, _, err := pool.Dialer(url)
 		if err != nil {
 			return err
 		}
 		s.names = append(s.names, name)
-	}
-	for i, name := range s.names {
 		n.print("   %-3s is %s", nodeName(i), name)
 	}
 	var err error
@@ -70,10 +69,26 @@ func play(ctx context.Context, f fleet.Fleet, n *Narrator) error {
 	}
 	defer s.bob.Close()
 
-	for _, scene := range []func(context.Context) error{
-		s.takeAndRefuse, s.surviveMinority, s.refuseWithoutMajority, s.recover, s.loseMajority, s.forget,
+	losing := fmt.Sprintf("Ann holds the lock, TTL %v, and %d servers hang: no answers, no errors", shortTTL, s.quorum)
+	if s.isGiven {
+		losing = "Ann holds the lock, and Bob releases it by its value"
+	}
+	for _, scene := range []struct {
+		title  string
+		breaks bool // servers
+		play   func(context.Context) error
+	}{
+		{fmt.Sprintf("Ann asks all %d servers for the lock %q at once; %d votes are enough", s.n, lockName, s.quorum), false, s.takeAndRefuse},
+		{fmt.Sprintf("%d of %d servers are killed", s.n-s.quorum, s.n), true, s.surviveMinority},
+		{"One more is killed: the majority is gone", true, s.refuseWithoutMajority},
+		{"They come back", true, s.recover},
+		{losing, false, s.lose},
+		{fmt.Sprintf("Carol holds a lock with a fencing token; %d servers come back empty", s.quorum), true, s.forget},
 	} {
-		if err := scene(ctx); err != nil {
+		s.begin(scene.title)
+		if scene.breaks && s.isGiven {
+			s.skipped("these servers are not the demo's to break")
+		} else if err := scene.play(ctx); err != nil {
 			return err
 		}
 		if err := s.pause(ctx); err != nil || n.err != nil {
@@ -137,13 +152,7 @@ func reason(err error) string {
 	return strings.TrimPrefix(err.Error(), "redlock: ")
 }
 
-func (s *stage) quorum() int { return s.n/2 + 1 }
-
-// spare returns how many nodes can be missing.
-func (s *stage) spare() int { return s.n - s.quorum() }
-
 func (s *stage) takeAndRefuse(ctx context.Context) error {
-	s.begin("Ann asks all %d servers for the lock %q at once; %d votes are enough", s.n, lockName, s.quorum())
 	lock, err := s.ann.TryAcquire(ctx, lockName)
 	if err != nil {
 		return err
@@ -157,17 +166,16 @@ func (s *stage) takeAndRefuse(ctx context.Context) error {
 	s.shown("Ann has %d of %d votes: she holds it for %v, and it renews itself", lock.Votes(), s.n, lock.Remaining().Round(100*time.Millisecond))
 
 	s.begin("Bob asks while Ann holds it")
-	if _, err := s.bob.TryAcquire(ctx, lockName); !errors.Is(err, redlock.ErrHeld) {
+	_, err = s.bob.TryAcquire(ctx, lockName)
+	var q *redlock.QuorumError
+	if !errors.Is(err, redlock.ErrHeld) || !errors.As(err, &q) {
 		return fmt.Errorf("while Ann holds the lock Bob should be refused, but: %v", err)
-	} else {
-		var q *redlock.QuorumError
-		errors.As(err, &q)
-		free := ""
-		if q.Remaining > 0 { // a node that was asked last has told it
-			free = fmt.Sprintf("; it is free in %v unless it is renewed", q.Remaining.Round(100*time.Millisecond))
-		}
-		s.shown("Bob is refused: %s%s", reason(err), free)
 	}
+	free := ""
+	if q.Remaining > 0 { // a node that was asked last has told it
+		free = fmt.Sprintf("; it is free in %v unless it is renewed", q.Remaining.Round(100*time.Millisecond))
+	}
+	s.shown("Bob is refused: %s%s", reason(err), free)
 	if err := lock.Release(ctx); err != nil {
 		return err
 	}
@@ -200,24 +208,9 @@ func (s *stage) release(ctx context.Context, client *redlock.Locker, lock *redlo
 	}
 }
 
-// breakable reports whether the scene's faults are possible here.
-func (s *stage) breakable() bool {
-	if s.fleet.Kind() == fleet.Addrs {
-		s.skipped("these servers are not the demo's to break")
-		return false
-	}
-	return true
-}
-
 func (s *stage) surviveMinority(ctx context.Context) error {
-	s.begin("%d of %d servers are killed", s.spare(), s.n)
-	if !s.breakable() {
-		return nil
-	}
-	for i := s.quorum(); i < s.n; i++ {
-		if err := s.fleet.Kill(ctx, i); err != nil {
-			return err
-		}
+	if err := fleet.Parallel(s.n-s.quorum, func(i int) error { return s.fleet.Kill(ctx, s.quorum+i) }); err != nil {
+		return err
 	}
 	lock, err := s.ann.TryAcquire(ctx, lockName)
 	if err != nil {
@@ -231,11 +224,7 @@ func (s *stage) surviveMinority(ctx context.Context) error {
 }
 
 func (s *stage) refuseWithoutMajority(ctx context.Context) error {
-	s.begin("One more is killed: the majority is gone")
-	if !s.breakable() {
-		return nil
-	}
-	if err := s.fleet.Kill(ctx, s.quorum()-1); err != nil {
+	if err := s.fleet.Kill(ctx, s.quorum-1); err != nil {
 		return err
 	}
 	_, err := s.ann.TryAcquire(ctx, lockName)
@@ -250,14 +239,8 @@ func (s *stage) refuseWithoutMajority(ctx context.Context) error {
 }
 
 func (s *stage) recover(ctx context.Context) error {
-	s.begin("They come back")
-	if !s.breakable() {
-		return nil
-	}
-	for i := s.quorum() - 1; i < s.n; i++ {
-		if err := s.fleet.Restart(ctx, i, fleet.Kept); err != nil {
-			return err
-		}
+	if err := fleet.Parallel(s.n-s.quorum+1, func(i int) error { return s.fleet.Restart(ctx, s.quorum-1+i, fleet.Kept) }); err != nil {
+		return err
 	}
 	start := time.Now()
 	lock, err := s.ann.Acquire(ctx, lockName, redlock.Retries(int(sceneTimeout/(50*time.Millisecond))), redlock.RetryInterval(50*time.Millisecond))
@@ -268,22 +251,17 @@ func (s *stage) recover(ctx context.Context) error {
 	return s.release(ctx, s.ann, lock)
 }
 
-func (s *stage) loseMajority(ctx context.Context) error {
-	if s.fleet.Kind() == fleet.Addrs {
-		s.begin("Ann holds the lock, and Bob releases it by its value")
-	} else {
-		s.begin("Ann holds the lock, TTL %v, and %d servers hang: no answers, no errors", shortTTL, s.quorum())
-	}
+// lose shows the loss of a lock: of its majority, or where servers must not be broken, of its keys.
+func (s *stage) lose(ctx context.Context) error {
 	lock, err := s.ann.Acquire(ctx, lockName, redlock.TTL(shortTTL))
 	if err != nil {
 		return err
 	}
 	broken := time.Now()
-	if s.fleet.Kind() == fleet.Addrs { // whose servers are not the demo's to break
+	if s.isGiven {
 		err = s.bob.ReleaseValue(ctx, lockName, lock.Value())
-	}
-	for i := 0; i < s.quorum() && s.fleet.Kind() != fleet.Addrs && err == nil; i++ {
-		err = s.fleet.Pause(ctx, i)
+	} else {
+		err = fleet.Parallel(s.quorum, func(i int) error { return s.fleet.Pause(ctx, i) })
 	}
 	if err != nil {
 		return err
@@ -300,15 +278,13 @@ func (s *stage) loseMajority(ctx context.Context) error {
 		return fmt.Errorf("the loss was not told as one: %v", cause)
 	}
 	after := time.Since(broken).Round(time.Millisecond)
-	if s.fleet.Kind() == fleet.Addrs { // whose keys another client may have taken at once
+	if s.isGiven { // whose keys another client may have taken at once
 		s.shown("Ann's work is cancelled %v later: %s", after, reason(cause))
 		return nil
 	}
 	s.shown("Ann's work is cancelled %v later, before another can have the lock", after)
-	for i := range s.quorum() {
-		if err := s.fleet.Resume(ctx, i); err != nil {
-			return err
-		}
+	if err := fleet.Parallel(s.quorum, func(i int) error { return s.fleet.Resume(ctx, i) }); err != nil {
+		return err
 	}
 	next, err := s.bob.Acquire(ctx, lockName, redlock.Retries(100), redlock.RetryInterval(50*time.Millisecond))
 	if err != nil {
@@ -321,10 +297,6 @@ func (s *stage) loseMajority(ctx context.Context) error {
 // forget shows the memory guard and fencing tokens, which the other scenes do
 // without.
 func (s *stage) forget(ctx context.Context) error {
-	s.begin("Carol holds a lock with a fencing token; %d servers come back empty", s.quorum())
-	if !s.breakable() {
-		return nil
-	}
 	carol, err := s.guarded()
 	if err != nil {
 		return err
@@ -336,10 +308,8 @@ func (s *stage) forget(ctx context.Context) error {
 	}
 	s.shown("Carol waited until no lock can be forgotten; her token is %d", first.Fence())
 
-	for i := range s.quorum() {
-		if err := s.fleet.Restart(ctx, i, fleet.Lost); err != nil {
-			return err
-		}
+	if err := fleet.Parallel(s.quorum, func(i int) error { return s.fleet.Restart(ctx, i, fleet.Lost) }); err != nil {
+		return err
 	}
 	dave, err := s.guarded()
 	if err != nil {
