@@ -66,6 +66,7 @@ func TestWhatIsFoundOfAServer(t *testing.T) {
 	noperm := redis.Error("NOPERM this user has no permissions to run it")
 	unguarded := usual
 	unguarded.Guard = false
+	const replication = "role:master\r\nmaster_replid:dddd\r\n"
 	for name, test := range map[string]struct {
 		fake     *fake
 		settings Settings
@@ -80,17 +81,17 @@ func TestWhatIsFoundOfAServer(t *testing.T) {
 		"writes refused":   {withReplicas("0"), usual, checkRole, Fatal, "min-replicas-to-write is 1, and it has 0 good"},
 		"writes at stake":  {withReplicas("1"), usual, checkRole, Warning, "min-replicas-to-write is 1, and it has 1 good"},
 		"no EVAL":          {healthy().but("ACL DRYRUN locks EVAL ", "no"), usual, checkRights, Note, "lacks +eval"},
-		"no SCRIPT":        {healthy().but("ACL DRYRUN locks SCRIPT ", "no"), usual, checkRights, Note, "lacks +script|load"},
 		"no scripts":       {healthy().but("ACL DRYRUN locks EVAL ", "no").but("ACL DRYRUN locks SCRIPT ", "no"), usual, checkRights, Fatal, "lacks +eval +script|load"},
 		"cluster":          {healthy().but("INFO server", "redis_version:7.2.4\r\nredis_mode:cluster\r\nrun_id:aaaa\r\n").but("CLUSTER INFO", shards(3)), usual, checkMode, Fatal, "Cluster"},
-		"cluster, valkey":  {healthy().but("INFO server", "redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.0.1\r\nserver_mode:cluster\r\nrun_id:aaaa\r\n").but("CLUSTER INFO", shards(3)), usual, checkMode, Fatal, "Cluster"},
 		"cluster, redict":  {healthy().but("INFO server", "redis_version:7.2.4\r\nredict_version:7.3.1\r\nredict_mode:cluster\r\nrun_id:aaaa\r\n").but("CLUSTER INFO", shards(3)), usual, checkMode, Fatal, "Cluster"},
 		"cluster, unsaid":  {healthy().but("INFO server", "redis_version:7.2.4\r\nredis_mode:cluster\r\nrun_id:aaaa\r\n").but("CLUSTER INFO", noperm), usual, checkMode, Warning, "permit CLUSTER INFO"},
 		"sentinel, valkey": {healthy().but("INFO server", "redis_version:7.2.4\r\nvalkey_version:8.0.1\r\nserver_mode:sentinel\r\nrun_id:aaaa\r\n"), usual, checkMode, Fatal, "Sentinel"},
-		"sentinel, redict": {healthy().but("INFO server", "redis_version:7.2.4\r\nredict_mode:sentinel\r\nrun_id:aaaa\r\n"), usual, checkMode, Fatal, "Sentinel"},
 		"proxy":            {proxy(), usual, checkMode, Fatal, "proxy, such as Envoy"},
-		"no run_id":        {nameless("role:master\r\nmaster_replid:dddd\r\n"), usual, checkRunID, Note, "no run_id"},
+		"no run_id":        {nameless(replication), usual, checkRunID, Note, "no run_id"},
 		"no run_id at all": {nameless("role:master\r\n"), usual, checkRunID, Warning, "nothing that could stand in"},
+		"no restart":       {nameless(replication), usual, checkEpoch, OK, "by 3 nodes"},
+		"no restart, seen": {nameless(replication).but("EVAL ", []byte("eeee")).but("GET redlock:epoch", []byte(recordOf("eeee/dddd", nil))), usual, checkEpoch, OK, "by 3 nodes"},
+		"one shard":        {healthy().but("INFO server", "redis_version:7.2.4\r\nredis_mode:cluster\r\nrun_id:aaaa\r\n").but("CLUSTER INFO", shards(1)), usual, checkMode, OK, ""},
 		"sentinel, hidden": {healthy().but("INFO", noperm).but("INFO server", noperm).but("ROLE", []any{[]byte("sentinel"), []any{}}), usual, checkMode, Fatal, "Sentinel"},
 		"cluster, hidden":  {healthy().but("INFO", noperm).but("INFO server", noperm).but("GET redlock:epoch", redis.Error("MOVED 3300 10.0.0.2:6379")), usual, checkMode, Fatal, "MOVED 3300"},
 		"very old":         {healthy().but("INFO server", "redis_version:2.6.11\r\nrun_id:aaaa\r\n"), usual, checkVersion, Fatal, "NX and PX"},
@@ -136,6 +137,9 @@ func TestWhatIsFoundOfAServer(t *testing.T) {
 		"no deletion":      {healthy().but("ACL DRYRUN locks DELEX", "no"), usual, checkRights, Note, "lacks +delex"},
 		"unknown deletion": {healthy().but("ACL DRYRUN locks DEL", redis.Error("ERR Command 'DEL' not found")).but("ACL DRYRUN locks DEL ", "OK"), usual, checkRights, OK, "may do what locks need"},
 		"no hints":         {healthy().but("ACL DRYRUN locks SUBSCRIBE", "no"), usual, checkHints, Note, "&__redis__:invalidate"},
+		"no hints, 6.0":    {healthy().but("ACL DRYRUN locks SUBSCRIBE", "no").but("INFO server", "redis_version:6.0.16\r\nrun_id:aaaa\r\n"), usual, checkHints, Note, "lacks +subscribe; it gives"},
+		"named alone":      {healthy().but("GET "+record.PrimaryKey, []byte("bbbb/dddd")), usual, checkStandby, Fatal, "not confirmed as its primary"},
+		"alone, confirmed": {healthy().but("GET "+record.PrimaryKey, []byte("aaaa/dddd")), usual, checkStandby, OK, "is confirmed"},
 		"slow":             {healthy(), Settings{Timeout: time.Minute, NodeTimeout: 1, MaxTTL: time.Second, Guard: true}, checkLatency, Warning, "too late"},
 		"broken":           {healthy().but("ROLE", errors.New("reset by peer")), usual, checkReach, Warning, "reset"},
 	} {
@@ -144,7 +148,7 @@ func TestWhatIsFoundOfAServer(t *testing.T) {
 			r := three(t, test.fake, test.settings)
 			f := find(r.Nodes[0].Findings, test.check)
 			assert.Equal(t, test.severity, f.Severity, "%+v", r.Nodes[0])
-			assert.Contains(t, f.Found+f.Means+f.Do, test.says)
+			assert.Contains(t, strings.Join([]string{f.Found, f.Means, f.Do}, "; "), test.says)
 			if f.Severity >= Warning {
 				assert.NotEmpty(t, f.Means)
 			}
@@ -324,20 +328,6 @@ func TestTheDoctorHasTheClientsLimits(t *testing.T) {
 	assert.Equal(t, tokenSlack, node.slack)
 }
 
-// TestNoChannelIsAdvisedWhereACLsKnowNone: Redis 6.0 would reject the whole line.
-func TestNoChannelIsAdvisedWhereACLsKnowNone(t *testing.T) {
-	t.Parallel()
-	for version, channel := range map[string]bool{"6.0.16": false, "6.2.0": true} {
-		r := three(t, func() *fake {
-			f := healthy().but("ACL DRYRUN locks SUBSCRIBE", "no")
-			return f.but("INFO server", strings.Replace(f.answers["INFO server"].(string), "7.2.4", version, 1))
-		}(), usual)
-		found := find(r.Nodes[0].Findings, checkHints)
-		assert.Contains(t, found.Do, "+subscribe")
-		assert.Equal(t, channel, strings.Contains(found.Do, "&"), found.Do)
-	}
-}
-
 // proxy knows no command by which servers tell who they are.
 func proxy() *fake {
 	f := healthy()
@@ -354,27 +344,7 @@ func nameless(replication string) *fake {
 		but("EVAL ", []byte("")).but("GET redlock:epoch", []byte(recordOf("dddd/dddd", nil)))
 }
 
-// TestAServerWithoutARunIDIsNotTakenForOneThatWasRestarted: its record names it by its data set, or as
-// scripts do, from which a proxy hides nothing.
-func TestAServerWithoutARunIDIsNotTakenForOneThatWasRestarted(t *testing.T) {
-	t.Parallel()
-	const replication = "role:master\r\nmaster_replid:dddd\r\n"
-	for name, f := range map[string]*fake{
-		"nowhere": nameless(replication),
-		"hidden":  nameless(replication).but("EVAL ", []byte("eeee")).but("GET redlock:epoch", []byte(recordOf("eeee/dddd", nil))),
-	} {
-		assert.Equal(t, OK, find(three(t, f, usual).Nodes[0].Findings, checkEpoch).Severity, name)
-	}
-}
-
 // shards is the answer to CLUSTER INFO in a cluster of so many.
 func shards(n int) string {
 	return fmt.Sprintf("cluster_state:ok\r\ncluster_slots_assigned:16384\r\ncluster_size:%d\r\n", n)
-}
-
-// TestAClusterOfOneShardIsFit for locks.
-func TestAClusterOfOneShardIsFit(t *testing.T) {
-	t.Parallel()
-	one := healthy().but("INFO server", "redis_version:7.2.4\r\nredis_mode:cluster\r\nrun_id:aaaa\r\n").but("CLUSTER INFO", shards(1))
-	assert.Empty(t, find(three(t, one, usual).Nodes[0].Findings, checkMode).Check)
 }

@@ -64,14 +64,6 @@ func TestANodeWithStandbysNeedsTheGuard(t *testing.T) {
 	assert.Contains(t, f.Found, "the memory guard is off")
 }
 
-func TestAServerOfANodeThatIsNamedAlone(t *testing.T) {
-	t.Parallel()
-	for confirmed, want := range map[string]Severity{"aaaa/dddd": OK, "bbbb/dddd": Fatal} {
-		r := three(t, healthy().but("GET "+record.PrimaryKey, []byte(confirmed)), usual)
-		assert.Equal(t, want, find(r.Nodes[0].Findings, checkStandby).Severity, confirmed)
-	}
-}
-
 func TestTheServersOfANodeAreThoseOfItsURL(t *testing.T) {
 	t.Parallel()
 	s, err := Open("redis://:word@10.0.0.1:7001/2?standby=10.0.0.2:7002&standby=10.0.0.3")

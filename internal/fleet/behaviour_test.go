@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
-	need "github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/need"
 )
 
 // behaviours are what every kind of fleet does alike; the package comment
@@ -48,7 +48,7 @@ func TestBehaviour(t *testing.T) {
 			for _, b := range behaviours {
 				t.Run(b.name, func(t *testing.T) {
 					t.Parallel()
-					b.run(t, start(t, kind, fleet.Options{Nodes: 2}))
+					b.run(t, need.Servers(t, kind, fleet.Options{Nodes: 2}))
 				})
 			}
 		})

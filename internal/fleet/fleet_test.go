@@ -10,12 +10,14 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
-	need "github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/need"
 )
 
 func TestOptionsThatContradict(t *testing.T) {
@@ -44,8 +46,7 @@ func TestOptionsThatContradict(t *testing.T) {
 
 func TestEachNodeWritesWhatItWasTold(t *testing.T) {
 	t.Parallel()
-	need.Redis(t)
-	f := start(t, fleet.Process, fleet.Options{Nodes: 4, Persistence: []fleet.Persistence{fleet.None, fleet.Unsynced, fleet.EverySecond, fleet.Always}})
+	f := need.Servers(t, fleet.Process, fleet.Options{Nodes: 4, Persistence: []fleet.Persistence{fleet.None, fleet.Unsynced, fleet.EverySecond, fleet.Always}})
 	for i, want := range []string{"no everysec", "yes no", "yes everysec", "yes always"} { // everysec is the server's default
 		c := connect(t, f, i)
 		var got []string
@@ -65,24 +66,12 @@ func TestEachNodeWritesWhatItWasTold(t *testing.T) {
 	}
 }
 
-func TestServersAreStartedInTheirMode(t *testing.T) {
-	t.Parallel()
-	need.Redis(t)
-	for _, mode := range []fleet.Mode{fleet.ClusterNode, fleet.Sentinel} {
-		f := start(t, fleet.Process, fleet.Options{Nodes: 1, Mode: mode})
-		info, err := redis.String(connect(t, f, 0).Do("INFO", "server"))
-		require.NoError(t, err)
-		assert.Contains(t, info, "_mode:"+string(mode))
-	}
-}
-
 func TestFixedPorts(t *testing.T) {
 	for _, kind := range []fleet.Kind{fleet.Embedded, fleet.Process, fleet.Docker} {
 		t.Run(string(kind), func(t *testing.T) {
-			need.Kind(t, kind)
 			ports := freePorts(t, 2)
 			opts := fleet.Options{Nodes: 2, Ports: ports}
-			f := start(t, kind, opts)
+			f := need.Servers(t, kind, opts)
 			for i, port := range ports {
 				assert.Equal(t, fmt.Sprintf("redis://127.0.0.1:%d", port), f.URLs()[i])
 				connect(t, f, i).do("PING")
@@ -108,8 +97,7 @@ func freePorts(t *testing.T, n int) (ports []int) {
 // With published ports a cut would look like a crash, so it is refused; all
 // else works as with addresses of their own.
 func TestPublishedDockerPorts(t *testing.T) {
-	need.Docker(t)
-	f := start(t, fleet.Docker, fleet.Options{Nodes: 1, Ports: freePorts(t, 1)})
+	f := need.Servers(t, fleet.Docker, fleet.Options{Nodes: 1, Ports: freePorts(t, 1)})
 	err := f.Disconnect(t.Context(), 0)
 	require.ErrorIs(t, err, fleet.ErrUnsupported)
 	assert.ErrorContains(t, err, "published")
@@ -135,8 +123,8 @@ func TestPublishedDockerPorts(t *testing.T) {
 
 func TestGivenServersAreLeftAlone(t *testing.T) {
 	t.Parallel()
-	theirs := start(t, fleet.Embedded, fleet.Options{Nodes: 2})
-	f := start(t, fleet.Addrs, fleet.Options{URLs: theirs.URLs()})
+	theirs := need.Servers(t, fleet.Embedded, fleet.Options{Nodes: 2})
+	f := need.Servers(t, fleet.Addrs, fleet.Options{URLs: theirs.URLs()})
 	assert.Equal(t, theirs.URLs(), f.URLs())
 	ctx := t.Context()
 	for op, err := range map[string]error{
@@ -156,12 +144,17 @@ func TestGivenServersAreLeftAlone(t *testing.T) {
 
 func TestGivenServerThatDoesNotAnswerIsNamedWithoutPassword(t *testing.T) {
 	t.Parallel()
-	theirs := start(t, fleet.Embedded, fleet.Options{Nodes: 3})
+	theirs := need.Servers(t, fleet.Embedded, fleet.Options{Nodes: 3})
 	require.NoError(t, theirs.Kill(t.Context(), 0))
 	require.NoError(t, theirs.Pause(t.Context(), 1))
+	old := miniredis.RunT(t) // it does not know AUTH, and repeats the password
+	old.Server().SetPreHook(func(c *server.Peer, cmd string, args ...string) bool {
+		c.WriteError(fmt.Sprintf("ERR unknown command '%s', with args beginning with: %s", cmd, args))
+		return true
+	})
 	var urls []string
-	for i := range theirs.URLs() {
-		urls = append(urls, "redis://user:secret@"+addr(theirs, i)+"?password=secret")
+	for _, at := range []string{addr(theirs, 0), addr(theirs, 1), addr(theirs, 2), old.Addr()} {
+		urls = append(urls, "redis://user:secret@"+at+"?password=secret")
 	}
 	f, err := fleet.Start(t.Context(), fleet.Addrs, fleet.Options{URLs: urls})
 	require.Error(t, err)
@@ -170,6 +163,7 @@ func TestGivenServerThatDoesNotAnswerIsNamedWithoutPassword(t *testing.T) {
 	assert.ErrorContains(t, err, "refused")
 	assert.ErrorContains(t, err, addr(theirs, 1)+" does not answer PING")
 	assert.ErrorContains(t, err, "node 2", "miniredis without users refuses the password")
+	assert.ErrorContains(t, err, old.Addr()+" does not answer PING: it does not accept")
 	assert.NotContains(t, err.Error(), "secret")
 }
 

@@ -32,15 +32,6 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// start gives the test a fleet of its own.
-func start(t *testing.T, kind fleet.Kind, opts fleet.Options) fleet.Fleet {
-	t.Helper()
-	f, err := fleet.Start(t.Context(), kind, opts)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, f.Close()) })
-	return f
-}
-
 // addr is the host and port of a node that a fleet started.
 func addr(f fleet.Fleet, i int) string {
 	return strings.TrimPrefix(f.URLs()[i], "redis://")

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
-	need "github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/need"
 )
 
 // Elsewhere than on Linux the next start's sweep ends the servers.
@@ -48,8 +48,7 @@ func TestServersDieWithTheirParent(t *testing.T) {
 
 // On another core a server could answer for a moment after it was sent the signal.
 func TestPausedProcessHasStoppedWhenPauseReturns(t *testing.T) {
-	need.Redis(t)
-	f := start(t, fleet.Process, fleet.Options{Nodes: 1})
+	f := need.Servers(t, fleet.Process, fleet.Options{Nodes: 1})
 	c := connect(t, f, 0)
 	stat := fmt.Sprintf("/proc/%s/stat", c.info("process_id"))
 	for range 50 {

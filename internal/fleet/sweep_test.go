@@ -23,7 +23,7 @@ import (
 
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/fleet/container"
-	need "github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/need"
 )
 
 // parentEnv makes the test binary start a fleet, instead of running tests,
@@ -82,7 +82,7 @@ func crash(t *testing.T, kind fleet.Kind, look func(report)) report {
 
 func given(t *testing.T, r report) fleet.Fleet {
 	t.Helper()
-	return start(t, fleet.Addrs, fleet.Options{URLs: r.URLs})
+	return need.Servers(t, fleet.Addrs, fleet.Options{URLs: r.URLs})
 }
 
 func TestStartSweepsDirectoriesOfDeadParents(t *testing.T) {
@@ -91,12 +91,12 @@ func TestStartSweepsDirectoriesOfDeadParents(t *testing.T) {
 	t.Setenv("TMPDIR", tmp)
 	crash(t, fleet.Process, func(report) {
 		require.Len(t, fleetDirs(t, tmp), 1)
-		f := start(t, fleet.Process, fleet.Options{Nodes: 1})
+		f := need.Servers(t, fleet.Process, fleet.Options{Nodes: 1})
 		require.Len(t, fleetDirs(t, tmp), 2, "the directory of a living parent must stay")
 		require.NoError(t, f.Close())
 	})
 	require.Len(t, fleetDirs(t, tmp), 1)
-	f := start(t, fleet.Process, fleet.Options{Nodes: 1})
+	f := need.Servers(t, fleet.Process, fleet.Options{Nodes: 1})
 	require.Len(t, fleetDirs(t, tmp), 1, "only the new fleet's")
 	require.NoError(t, f.Close())
 	require.Empty(t, fleetDirs(t, tmp))
@@ -186,8 +186,7 @@ func (o *orphanServer) runs(t *testing.T, name string) {
 
 // A parent-death signal goes off when the thread that forked ends, not the process.
 func TestServersOutliveTheThreadThatStartedThem(t *testing.T) {
-	need.Redis(t)
-	f := start(t, fleet.Process, fleet.Options{Nodes: 1})
+	f := need.Servers(t, fleet.Process, fleet.Options{Nodes: 1})
 	ended := make(chan error)
 	go func() {
 		runtime.LockOSThread() // and not unlocked: the thread ends with the goroutine
@@ -202,13 +201,13 @@ func TestServersOutliveTheThreadThatStartedThem(t *testing.T) {
 func TestStartSweepsContainersOfDeadParents(t *testing.T) {
 	need.Docker(t)
 	r := crash(t, fleet.Docker, func(r report) {
-		require.NoError(t, start(t, fleet.Docker, fleet.Options{Nodes: 1}).Close())
+		require.NoError(t, need.Servers(t, fleet.Docker, fleet.Options{Nodes: 1}).Close())
 		containers, networks := dockerObjects(t, r.Owner)
 		require.NotZero(t, containers, "the containers of a living parent must stay")
 		require.Equal(t, 1, networks)
 		given(t, r)
 	})
-	require.NoError(t, start(t, fleet.Docker, fleet.Options{Nodes: 1}).Close())
+	require.NoError(t, need.Servers(t, fleet.Docker, fleet.Options{Nodes: 1}).Close())
 	for name, owner := range map[string]string{"the dead parent": r.Owner, "the closed fleets": fleet.Owner()} {
 		containers, networks := dockerObjects(t, owner)
 		assert.Zero(t, containers, "containers of "+name)
