@@ -14,12 +14,11 @@
 //
 // Five servers are started (package internal/fleet), several client processes, each of them this
 // program run again (internal/client), and a register that they write to under their fenced locks
-// (internal/register). In the scenario serve there are processes of "redlock serve", too, each behind a
-// relay, of which every second client has its locks. Clients ask for locks of every kind: plain and fenced ones, those of readers,
-// of several names at once, and permits. All kinds meet on the same names, but for permits, which
-// have a name that others ask for now and then. The nemesis carries out a plan that the seed decides (internal/nemesis). The
-// history of all of them, which is kept in a file if anything is wrong, is judged at the end, or
-// when the run is interrupted (internal/judge says by which rules).
+// (internal/register). In the scenario serve every second client has its locks of processes of
+// "redlock serve", each behind a relay. Clients ask for locks of every kind, on the same names. The
+// nemesis carries out a plan that the seed decides (internal/nemesis). The history of all of them,
+// which is kept in a file if anything is wrong, is judged at the end, or when the run is interrupted
+// (internal/judge says by which rules).
 //
 // The exit code is 1 if a rule was violated, and 2 if the run could not be made.
 //
@@ -77,7 +76,11 @@ func runAll(ctx context.Context, args []string, out io.Writer) (code int, err er
 		return 0, err
 	}
 	if o.judge != "" {
-		return o.judgeAgain(out)
+		v, err := readVerdict(o.judge, nil)
+		if err != nil {
+			return 0, err
+		}
+		return o.tell(out, o.judge, 0, v), nil
 	}
 	if !o.table {
 		fmt.Fprintf(out, "seed %d, %v of faults in all\n", o.seed, o.duration)
@@ -93,30 +96,16 @@ func runAll(ctx context.Context, args []string, out io.Writer) (code int, err er
 		if err != nil {
 			return 0, fmt.Errorf("%s: %w", s.Name, err)
 		}
-		o.tell(out, s.Name, time.Since(began), v)
-		if !v.OK() {
+		if o.tell(out, s.Name, time.Since(began), v) == violated {
 			code = violated
-		}
-		if !v.OK() && !t.table {
-			fmt.Fprintf(out, "  history   %s\n  replay    %s\n", file, t.replay())
+			if !t.table {
+				fmt.Fprintf(out, "  history   %s\n  replay    %s\n", file, t.replay())
+			}
 		}
 		if ctx.Err() != nil {
 			fmt.Fprintln(out, "interrupted")
 			break
 		}
-	}
-	return code, nil
-}
-
-// judgeAgain judges a history that was kept.
-func (o options) judgeAgain(out io.Writer) (code int, err error) {
-	v, err := readVerdict(o.judge, nil)
-	if err != nil {
-		return 0, err
-	}
-	o.tell(out, o.judge, 0, v)
-	if !v.OK() {
-		code = violated
 	}
 	return code, nil
 }

@@ -90,11 +90,11 @@ func parse(args []string, out io.Writer) (o options, err error) {
 		}
 		o.locks = append(o.locks, l)
 	}
-	all := *scenario == "all"
+	asked, all := strings.Split(*scenario, ","), *scenario == "all"
 	if all {
-		*scenario = strings.Join(scenarios(), ",")
+		asked = scenarios()
 	}
-	for name := range strings.SplitSeq(*scenario, ",") {
+	for _, name := range asked {
 		s, ok := nemesis.ByName(name)
 		if !ok {
 			return o, fmt.Errorf("there is no scenario %q, but all, %s", name, strings.Join(scenarios(), ", "))

@@ -14,13 +14,17 @@ import (
 // shown is how many violations are printed; the history has all of them.
 const shown = 5
 
-// tell prints the report or the row of a verdict.
-func (o options) tell(out io.Writer, title string, took time.Duration, v *judge.Verdict) {
+// tell prints the report or the row of a verdict, and returns the exit code.
+func (o options) tell(out io.Writer, title string, took time.Duration, v *judge.Verdict) (code int) {
 	if o.table {
 		row(out, title, v)
-		return
+	} else {
+		report(out, title, took, v)
 	}
-	report(out, title, took, v)
+	if !v.OK() {
+		return violated
+	}
+	return 0
 }
 
 func report(out io.Writer, title string, took time.Duration, v *judge.Verdict) {

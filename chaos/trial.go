@@ -136,10 +136,6 @@ func (t *trial) play(ctx context.Context, file string) (err error) {
 		}
 		direct, relayed = withStandbys(direct), withStandbys(relayed)
 	}
-	work := [2]time.Duration{0, t.ttl * 3 / 10} // how long locks are held
-	if t.Busy {
-		work = [2]time.Duration{t.ttl / 2, t.ttl * 9 / 10}
-	}
 	reg, err := register.Serve(t.history)
 	if err != nil {
 		return err
@@ -154,11 +150,12 @@ func (t *trial) play(ctx context.Context, file string) (err error) {
 			return err
 		}
 	}
-	t.running = newProcesses(t.history, client.Config{
-		Program: t.client, Register: reg.Addr(), Locks: t.locks, Names: names, Permits: permits,
-		Seed: t.seed, TTL: t.ttl, Guard: t.guard,
-		Work: work, Patience: patience,
-	}, func(i int, c *client.Config) {
+	config := client.Config{Program: t.client, Register: reg.Addr, Locks: t.locks, Names: names, Permits: permits,
+		Seed: t.seed, TTL: t.ttl, Guard: t.guard, Work: [2]time.Duration{0, t.ttl * 3 / 10}, Patience: patience}
+	if t.Busy {
+		config.Work = [2]time.Duration{t.ttl / 2, t.ttl * 9 / 10}
+	}
+	t.running = newProcesses(t.history, config, func(i int, c *client.Config) {
 		if t.beside && i%2 == 0 {
 			c.Program = ""
 		}
@@ -182,13 +179,22 @@ func (t *trial) disturb(ctx context.Context) error {
 	if err := t.awaitGrants(ctx, 0); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("before any fault: %w", err)
 	}
-	if err := t.noteBegin(); err != nil {
+	// Some servers grant locks by now. The others are new for a TTL at most.
+	now := history.Now()
+	began := history.Event{At: now, Kind: history.Began, Until: now + int64(t.ttl)}
+	for i := range t.nodes {
+		began.Nodes = append(began.Nodes, i)
+	}
+	if err := t.history.Add(began); err != nil {
 		return err
+	}
+	var quarantine time.Duration // to a program it is an outage as any other
+	if t.hasLibrary() {
+		quarantine = t.ttl + reconnect
 	}
 	err := nemesis.Run(ctx, t.Plan(t.setting()), nemesis.World{
 		Fleet: t.fleet, Writes: t.Writes(t.nodes), Relays: t.relays, Clients: t.running, Servers: t, Log: t.history,
-		Daemons: t.daemons, Answers: t.answers,
-		Quarantine: t.quarantine(),
+		Daemons: t.daemons, Answers: t.answers, Quarantine: quarantine,
 	})
 	if err != nil {
 		return err
@@ -207,17 +213,6 @@ func (t *trial) disturb(ctx context.Context) error {
 		return err
 	}
 	return t.history.Err()
-}
-
-// noteBegin notes that the faults begin. Some servers grant locks by now. The others are new for a
-// TTL at most.
-func (t *trial) noteBegin() error {
-	now := history.Now()
-	e := history.Event{At: now, Kind: history.Began, Until: now + int64(t.ttl)}
-	for i := range t.nodes {
-		e.Nodes = append(e.Nodes, i)
-	}
-	return t.history.Add(e)
 }
 
 // awaitGrants waits until each name and each kind of lock was granted after a moment. Servers that
@@ -259,15 +254,6 @@ func poll(ctx context.Context, done func() (bool, error)) error {
 	}
 }
 
-// quarantine is how long a server that forgot is expected to give no vote. To a program that is an
-// outage as any other.
-func (t *trial) quarantine() time.Duration {
-	if !t.hasLibrary() {
-		return 0
-	}
-	return t.ttl + reconnect
-}
-
 // readVerdict judges the history in a file.
 func readVerdict(file string, wanted [][]string) (*judge.Verdict, error) {
 	in, err := os.Open(file)
@@ -284,12 +270,13 @@ func readVerdict(file string, wanted [][]string) (*judge.Verdict, error) {
 
 func addr(url string) string { return strings.TrimPrefix(url, "redis://") }
 
-// ask asks node i, which must be healthy, on a connection of its own.
+// ask asks node i, which must be healthy.
 func (t *trial) ask(ctx context.Context, i int, cmd string, args ...any) (any, error) {
 	primary, _ := t.serversOf(i)
 	return t.askServer(ctx, primary, cmd, args...)
 }
 
+// askServer asks on a connection of its own.
 func (t *trial) askServer(ctx context.Context, i int, cmd string, args ...any) (any, error) {
 	c, err := redis.DialContext(ctx, "tcp", addr(t.fleet.URLs()[i]), redis.DialReadTimeout(slack),
 		redis.DialWriteTimeout(slack))
@@ -328,25 +315,18 @@ func (t *trial) noteLeftKeys() error {
 			if err != nil {
 				return err
 			}
-			err = t.history.Add(history.Event{At: history.Now(), Kind: history.Left, Who: i, Name: key,
-				Text: fmt.Sprintf("for %d ms", ttl)})
-			if err != nil {
-				return err
-			}
+			t.history.Add(history.Event{At: history.Now(), Kind: history.Left, Who: i, Name: key, Text: fmt.Sprintf("for %d ms", ttl)})
 		}
 	}
 	return nil
 }
 
 // left are the keys that hold a lock, or keep others from it. The memory guard's record, the
-// counters of tokens and the name of a primary stay, and the queues of waiters expire when nobody has asked for some seconds.
-func left(all []string) (others []string) {
-	for _, key := range all {
-		if key != record.Key && key != record.PrimaryKey && !keys.Counter.Has(key) && !keys.Queue.Has(key) {
-			others = append(others, key)
-		}
-	}
-	return others
+// counters of tokens and the name of a primary stay, and the queues of waiters expire later.
+func left(all []string) []string {
+	return slices.DeleteFunc(all, func(key string) bool {
+		return key == record.Key || key == record.PrimaryKey || keys.Counter.Has(key) || keys.Queue.Has(key)
+	})
 }
 
 // texts are the kinds as flags and histories name them.

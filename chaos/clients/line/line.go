@@ -38,6 +38,8 @@ type Lock struct {
 type Library struct {
 	Fences  bool // its locks have a Token
 	Extends bool // they have an Extend
+	// Limit bounds each call for a lock that is held; zero: not at all.
+	Limit time.Duration
 	// Acquire waits until ctx ends at most. The lock outlives ctx.
 	Acquire func(ctx context.Context, name string) (Lock, error)
 	Close   func()
@@ -47,16 +49,6 @@ type Library struct {
 type Servers struct {
 	TTL   time.Duration
 	Addrs []string // host:port
-}
-
-// Within bounds a call to a library: at its best settings by a quarter of the TTL, else not at all.
-func (s Servers) Within(best bool) func(context.Context) (context.Context, context.CancelFunc) {
-	if !best {
-		return context.WithCancel
-	}
-	return func(ctx context.Context) (context.Context, context.CancelFunc) {
-		return context.WithTimeout(ctx, s.TTL/4)
-	}
 }
 
 // Main answers on standard output what it is asked on standard input, until that ends. open opens the
@@ -121,7 +113,7 @@ func serve(in io.Reader, out io.Writer, about string, open func(Servers) (Librar
 		fmt.Fprintln(out, answer)
 	}
 	if s.lock != nil {
-		s.lock.Release(context.Background()) // who asked is gone
+		s.answer([]string{"release"}) // who asked is gone
 	}
 	return requests.Err()
 }
@@ -146,7 +138,11 @@ type session struct {
 
 // answer returns the line that answers a request.
 func (s *session) answer(words []string) (string, error) {
-	ctx := context.Background()
+	ctx, cancel := context.Background(), func() {}
+	if s.lib.Limit > 0 {
+		ctx, cancel = context.WithTimeout(ctx, s.lib.Limit)
+	}
+	defer cancel()
 	switch {
 	case len(words) == 3 && words[0] == "acquire" && s.lock == nil:
 		ms, err := strconv.Atoi(words[2])

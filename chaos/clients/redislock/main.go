@@ -27,15 +27,14 @@ func (t *tries) NextBackoff() time.Duration {
 }
 
 func open(s line.Servers, best bool) (line.Library, error) {
-	o := &redis.Options{Addr: s.Addrs[0]}
+	o, limit := &redis.Options{Addr: s.Addrs[0]}, time.Duration(0)
 	if best {
-		o.ContextTimeoutEnabled, o.MaxRetries = true, -1
+		o.ContextTimeoutEnabled, o.MaxRetries, limit = true, -1, s.TTL/4
 	}
 	client := redis.NewClient(o)
 	locker := redislock.New(client)
-	within := s.Within(best)
 	return line.Library{
-		Extends: best,
+		Extends: best, Limit: limit,
 		Acquire: func(ctx context.Context, name string) (line.Lock, error) {
 			t, opts := &tries{last: time.Now()}, &redislock.Options{}
 			if best {
@@ -48,8 +47,6 @@ func open(s line.Servers, best bool) (line.Library, error) {
 			until := t.last.Add(s.TTL)
 			return line.Lock{
 				Left: func(ctx context.Context) (time.Duration, error) {
-					ctx, cancel := within(ctx)
-					defer cancel()
 					left, err := lock.TTL(ctx)
 					if err == nil || !best {
 						return left, err
@@ -57,8 +54,6 @@ func open(s line.Servers, best bool) (line.Library, error) {
 					return line.Until(until)
 				},
 				Extend: func(ctx context.Context) error {
-					ctx, cancel := within(ctx)
-					defer cancel()
 					began := time.Now()
 					err := lock.Refresh(ctx, s.TTL, nil)
 					switch {
@@ -69,11 +64,7 @@ func open(s line.Servers, best bool) (line.Library, error) {
 					}
 					return err
 				},
-				Release: func(ctx context.Context) error {
-					ctx, cancel := within(ctx)
-					defer cancel()
-					return lock.Release(ctx)
-				},
+				Release: lock.Release,
 			}, nil
 		},
 		Close: func() { client.Close() },

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"time"
@@ -30,36 +31,22 @@ func open(s line.Servers, best bool) (line.Library, error) {
 		clients, pools = append(clients, client), append(pools, goredis.NewPool(client))
 	}
 	from := redsync.New(pools...)
-	opts := []redsync.Option{redsync.WithExpiry(s.TTL)}
+	opts, limit := []redsync.Option{redsync.WithExpiry(s.TTL)}, time.Duration(0)
 	if best {
+		limit = s.TTL / 4
 		opts = append(opts, redsync.WithTries(math.MaxInt), redsync.WithFailFast(true))
 	}
-	within := s.Within(best)
 	return line.Library{
-		Extends: best,
+		Extends: best, Limit: limit,
 		Acquire: func(ctx context.Context, name string) (line.Lock, error) {
 			mutex := from.NewMutex(name, opts...)
 			if err := mutex.LockContext(ctx); err != nil {
 				return line.Lock{}, err
 			}
 			return line.Lock{
-				Left: func(context.Context) (time.Duration, error) { return line.Until(mutex.Until()) },
-				Extend: func(ctx context.Context) error {
-					ctx, cancel := within(ctx)
-					defer cancel()
-					if ok, err := mutex.ExtendContext(ctx); !ok {
-						return orFailed(err)
-					}
-					return nil
-				},
-				Release: func(ctx context.Context) error {
-					ctx, cancel := within(ctx)
-					defer cancel()
-					if ok, err := mutex.UnlockContext(ctx); !ok {
-						return orFailed(err)
-					}
-					return nil
-				},
+				Left:    func(context.Context) (time.Duration, error) { return line.Until(mutex.Until()) },
+				Extend:  func(ctx context.Context) error { return failed(mutex.ExtendContext(ctx)) },
+				Release: func(ctx context.Context) error { return failed(mutex.UnlockContext(ctx)) },
 			}, nil
 		},
 		Close: func() {
@@ -70,10 +57,10 @@ func open(s line.Servers, best bool) (line.Library, error) {
 	}, nil
 }
 
-// orFailed is the error of a call that returned false, with or without one.
-func orFailed(err error) error {
-	if err == nil {
-		return redsync.ErrFailed
+// failed is the error of a call that returned false, with or without one.
+func failed(ok bool, err error) error {
+	if ok {
+		return nil
 	}
-	return err
+	return cmp.Or(err, redsync.ErrFailed)
 }

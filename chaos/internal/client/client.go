@@ -71,20 +71,26 @@ func FromEnv() (c Config, is bool, err error) {
 	return c, true, json.Unmarshal([]byte(text), &c)
 }
 
-func (c Config) environ() (string, error) {
-	text, err := json.Marshal(c)
-	return env + "=" + string(text), err
-}
-
 // A lock is what the work under it needs of it.
 type lock interface {
 	Context() context.Context
 	Remaining() time.Duration
 	Fence() int64
 	Permit() int
-	Downgrade(context.Context) error
 	Release(context.Context) error
 }
+
+// A grant is what locks have in common that are not of the library in this process.
+type grant struct {
+	ctx    context.Context
+	end    context.CancelCauseFunc // of ctx
+	fence  int64
+	permit int
+}
+
+func (g *grant) Context() context.Context { return g.ctx }
+func (g *grant) Fence() int64             { return g.fence }
+func (g *grant) Permit() int              { return g.permit }
 
 // A giver is where locks come from.
 type giver interface {
@@ -179,8 +185,10 @@ func (c *client) cycle(ctx context.Context, chance *rand.Rand) error {
 	if err := h.work(ctx); err != nil {
 		return err
 	}
-	if d.downgrade && h.look() {
-		h.downgrade(ctx)
+	if of, can := lock.(*redlock.Lock); can && d.downgrade && h.look() {
+		h.writes = "" // it is a reader from here on
+		h.note(history.Event{Kind: history.Downgrading})
+		h.note(history.Event{Kind: history.Downgraded, Text: reason(of.Downgrade(ctx))})
 		if err := h.work(ctx); err != nil {
 			return err
 		}
@@ -202,25 +210,18 @@ func reason(err error) string {
 	if errors.As(err, &said) {
 		return string(said)
 	}
-	return kind(err) + ": " + err.Error()
-}
-
-func kind(err error) string {
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		return "waited too long"
-	case errors.Is(err, context.Canceled):
-		return "end of the run"
-	case errors.Is(err, redlock.ErrHeld):
-		return "held"
-	case errors.Is(err, redlock.ErrQuarantine):
-		return "no quorum, some in quarantine"
-	case errors.Is(err, redlock.ErrNoQuorum):
-		return "no quorum"
-	case errors.Is(err, redlock.ErrLost):
-		return "lost"
+	for _, kind := range []struct {
+		is   error
+		says string
+	}{
+		{context.DeadlineExceeded, "waited too long"}, {context.Canceled, "end of the run"}, {redlock.ErrHeld, "held"},
+		{redlock.ErrQuarantine, "no quorum, some in quarantine"}, {redlock.ErrNoQuorum, "no quorum"}, {redlock.ErrLost, "lost"},
+	} {
+		if errors.Is(err, kind.is) {
+			return kind.says + ": " + err.Error()
+		}
 	}
-	return "other"
+	return "other: " + err.Error()
 }
 
 func between(chance *rand.Rand, from, to time.Duration) time.Duration {
@@ -302,14 +303,6 @@ func (h *hold) span() time.Duration {
 	return between(h.chance, work[0], work[1])
 }
 
-// downgrade makes the writer a reader, who writes nothing more.
-func (h *hold) downgrade(ctx context.Context) {
-	h.writes = ""
-	h.note(history.Event{Kind: history.Downgrading})
-	err := h.lock.Downgrade(ctx)
-	h.note(history.Event{Kind: history.Downgraded, Text: reason(err)})
-}
-
 // work looks at the lock, prepares something, and writes it, again and again.
 func (h *hold) work(ctx context.Context) error {
 	span := h.span()
@@ -318,7 +311,7 @@ func (h *hold) work(ctx context.Context) error {
 		// A pause somewhere here is what fencing is for.
 		if h.writes != "" {
 			w := register.Write{Name: h.writes, Token: h.lock.Fence(), Who: h.id.Who, Op: h.id.Op}
-			if _, err := register.Send(h.client.Register, w); err != nil {
+			if err := register.Send(h.client.Register, w); err != nil {
 				return err
 			}
 		}

@@ -62,7 +62,7 @@ func lonely(t *testing.T) client.Config {
 	require.NoError(t, err)
 	t.Cleanup(reg.Close)
 	return client.Config{
-		Who: 3, URLs: []string{"redis://127.0.0.1:1"}, Register: reg.Addr(), TTL: time.Second,
+		Who: 3, URLs: []string{"redis://127.0.0.1:1"}, Register: reg.Addr, TTL: time.Second,
 		Locks: []history.Lock{history.Fenced}, Names: []string{"a"}, Permits: "p",
 	}
 }

@@ -39,13 +39,17 @@ func (c Config) draw(chance *rand.Rand) demand {
 	if c.Program != "" {
 		return demand{lock: c.Locks[0], names: []string{c.Names[chance.IntN(len(c.Names))]}}
 	}
-	d := demand{lock: c.drawLock(chance)}
+	of := slices.DeleteFunc(slices.Clone(shares), func(l history.Lock) bool { return !slices.Contains(c.Locks, l) })
+	d := demand{lock: of[chance.IntN(len(of))]}
 	switch {
 	case d.lock.IsPermit():
 		d.names, d.most = []string{c.Permits}, most[chance.IntN(len(most))]
 		d.opts = append(d.opts, redlock.Permits(d.most))
 	case d.lock == history.Set:
-		d.names = drawSome(chance, append(slices.Clone(c.Names), c.Permits))
+		for _, i := range chance.Perm(len(c.Names) + 1)[:2+chance.IntN(2)] {
+			d.names = append(d.names, append(c.Names, c.Permits)[i])
+		}
+		slices.Sort(d.names)
 	case chance.IntN(8) == 0:
 		d.names = []string{c.Permits}
 	default:
@@ -83,17 +87,6 @@ func (d demand) drawWaiting(chance *rand.Rand) demand {
 		d.opts = append(d.opts, redlock.Fair())
 	}
 	return d
-}
-
-func (c Config) drawLock(chance *rand.Rand) history.Lock {
-	of := slices.DeleteFunc(slices.Clone(shares), func(l history.Lock) bool { return !slices.Contains(c.Locks, l) })
-	return of[chance.IntN(len(of))]
-}
-
-// drawSome draws two or three names, sorted. It shuffles of.
-func drawSome(chance *rand.Rand, of []string) []string {
-	chance.Shuffle(len(of), func(i, j int) { of[i], of[j] = of[j], of[i] })
-	return slices.Sorted(slices.Values(of[:min(2+chance.IntN(2), len(of))]))
 }
 
 // event is what all events of the acquisition have.

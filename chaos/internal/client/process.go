@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -35,28 +36,21 @@ func Start(c Config, log *history.Log, broken func()) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	setting, err := c.environ()
+	setting, err := json.Marshal(c)
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.Command(program)
-	cmd.Env = append(os.Environ(), setting)
+	cmd.Env = append(os.Environ(), env+"="+string(setting))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	stdout, err := cmd.StdoutPipe()
+	var said bytes.Buffer // says why, if it fails
+	cmd.Stderr = io.MultiWriter(os.Stderr, &said)
+	cmd.WaitDelay = time.Second // for what a killed client has left behind with its standard error
+	stdin, stdout, err := startPiped(cmd)
 	if err != nil {
 		return nil, err
 	}
 	p := &Process{Who: c.Who, cmd: cmd, stdin: stdin, done: make(chan struct{})}
-	var said bytes.Buffer // says why, if it fails
-	cmd.Stderr = io.MultiWriter(os.Stderr, &said)
-	cmd.WaitDelay = time.Second // for what a killed client has left behind with its standard error
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
 	go func() {
 		defer close(p.done)
 		err := history.Read(stdout, func(e history.Event) { log.Add(e) })
@@ -69,6 +63,17 @@ func Start(c Config, log *history.Log, broken func()) (*Process, error) {
 		}
 	}()
 	return p, nil
+}
+
+// startPiped starts a command, and returns its input and output.
+func startPiped(cmd *exec.Cmd) (in io.WriteCloser, out io.ReadCloser, err error) {
+	if in, err = cmd.StdinPipe(); err != nil {
+		return nil, nil, err
+	}
+	if out, err = cmd.StdoutPipe(); err != nil {
+		return nil, nil, err
+	}
+	return in, out, cmd.Start()
 }
 
 // signal sends sig to the process and to the program that it has its locks from.

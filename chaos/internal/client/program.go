@@ -69,13 +69,7 @@ func openProgram(c Config, log *history.Log, fail func()) (*program, error) {
 		cmd: exec.Command("sh", "-c", c.Program), lines: make(chan string, 1)}
 	p.cmd.Stderr = os.Stderr
 	var err error
-	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	if p.stdout, err = p.cmd.StdoutPipe(); err != nil {
-		return nil, err
-	}
-	if err := p.cmd.Start(); err != nil {
+	if p.stdin, p.stdout, err = startPiped(p.cmd); err != nil {
 		return nil, err
 	}
 	go p.read()
@@ -106,28 +100,24 @@ func (p *program) read() {
 // ask makes a request and returns the answer, which may take for longer than others by extra. It
 // returns nothing once anything went wrong.
 func (p *program) ask(request string, extra time.Duration) (verb, rest string) {
-	if p.err != nil {
-		return "", ""
-	}
 	asked, _, _ := strings.Cut(request, " ")
 	select {
 	case line, ok := <-p.lines:
 		if ok {
 			p.broken("said %q without being asked; it answers each request by one line", line)
-			return "", ""
 		}
 	default:
 	}
+	if p.err != nil {
+		return "", ""
+	}
 	io.WriteString(p.stdin, request+"\n") // an error means that there will be no answer
-	limit := time.NewTimer(p.patience + extra)
-	defer limit.Stop()
 	select {
 	case line, ok := <-p.lines:
 		wanted := answers[asked]
 		switch {
 		case ok && wanted.form.MatchString(line):
 			verb, rest, _ = strings.Cut(line, " ")
-			return verb, rest
 		case ok:
 			p.broken("answered %q by %q, where chaos/PROTOCOL.md has: %s", asked, line, wanted.text)
 		case p.tooLong:
@@ -135,10 +125,10 @@ func (p *program) ask(request string, extra time.Duration) (verb, rest string) {
 		default:
 			p.broken("ended its output instead of answering %q", asked)
 		}
-	case <-limit.C:
+	case <-time.After(p.patience + extra):
 		p.broken("did not answer %q within %v", asked, p.patience+extra)
 	}
-	return "", ""
+	return verb, rest
 }
 
 // broken keeps the first error, and ends the client.
@@ -188,31 +178,23 @@ func (p *program) acquire(_ context.Context, d demand) (lock, error) {
 	if verb == "failed" {
 		return nil, refusal(rest)
 	}
-	l := &programLock{program: p}
 	if verb == "granted" && p.fences != (rest != "") {
 		p.broken("answered %q by %q; a lock has a token if fence is among the features", "acquire", verb+" "+rest)
 	}
 	if p.err != nil {
 		return nil, p.err
 	}
-	l.token, _ = strconv.ParseInt(rest, 10, 64)
-	l.ctx, l.lose = context.WithCancelCause(context.Background())
+	l := &programLock{program: p}
+	l.fence, _ = strconv.ParseInt(rest, 10, 64)
+	l.ctx, l.end = context.WithCancelCause(context.Background())
 	return l, nil
 }
 
-// A programLock is a lock that a program says it has.
+// A programLock is a lock that a program says it has, until it says that it is lost.
 type programLock struct {
+	grant
 	program *program
-	token   int64
-	ctx     context.Context // ends when the program says that the lock is lost
-	lose    context.CancelCauseFunc
 }
-
-func (l *programLock) Context() context.Context { return l.ctx }
-func (l *programLock) Fence() int64             { return l.token }
-func (l *programLock) Permit() int              { return 0 }
-
-func (l *programLock) Downgrade(context.Context) error { return errors.ErrUnsupported }
 
 // Remaining asks the program for how long it holds the lock from the beginning of the call on, and
 // has it extend the lock in time.
@@ -235,7 +217,7 @@ func (l *programLock) ask(request string) time.Duration {
 	verb, rest := l.program.ask(request, 0)
 	switch {
 	case verb == "lost":
-		l.lose(fmt.Errorf("%w: %s", redlock.ErrLost, rest))
+		l.end(fmt.Errorf("%w: %s", redlock.ErrLost, rest))
 	case verb == "held" && rest == "":
 		return thisMoment
 	case verb == "held":

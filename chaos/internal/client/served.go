@@ -182,19 +182,11 @@ func (from served) acquire(ctx context.Context, d demand) (lock, error) {
 
 // A lease is a lock of a daemon.
 type lease struct {
+	grant
 	from        served
 	session, id string
-	fence       int64
-	permit      int
 	until       atomic.Int64 // by history.Now
-	ctx         context.Context
-	end         context.CancelCauseFunc
 }
-
-func (l *lease) Context() context.Context        { return l.ctx }
-func (l *lease) Fence() int64                    { return l.fence }
-func (l *lease) Permit() int                     { return l.permit }
-func (l *lease) Downgrade(context.Context) error { return errors.ErrUnsupported }
 
 func (l *lease) Remaining() time.Duration {
 	if l.ctx.Err() != nil {

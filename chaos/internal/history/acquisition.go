@@ -21,18 +21,17 @@ type Acquisition struct {
 	Fair  bool
 	Most  int // permits
 
-	Asked    int64
-	Granted  int64
-	Failed   int64
-	Permit   int
-	Token    int64
-	Until    int64 // the latest deadline
-	Lost     int64
-	Reading  int64 // a writer's, from its Downgrade on
-	Leaving  int64
-	Released int64
-	Sure     bool // the release was confirmed by a quorum
-	Why      string
+	Asked   int64
+	Granted int64
+	Failed  int64
+	Permit  int
+	Token   int64
+	Until   int64 // the latest deadline
+	Lost    int64
+	Reading int64 // a writer's, from its Downgrade on
+	Leaving int64
+	Why     string
+	seen    map[Kind]bool
 }
 
 // Held reports whether the client had the lock.
@@ -70,9 +69,7 @@ func Acquisitions(events []Event) ([]*Acquisition, error) {
 	for i, e := range events {
 		key := Key{e.Who, e.Op}
 		a := byKey[key]
-		switch e.Kind {
-		case Asked, Granted, Failed, Extended, Lost, Downgrading, Downgraded, Leaving, Released:
-		default:
+		if e.Kind != Asked && after[e.Kind] == "" {
 			continue
 		}
 		if bad := misplaced(a, e); bad != "" {
@@ -81,7 +78,7 @@ func Acquisitions(events []Event) ([]*Acquisition, error) {
 		switch e.Kind {
 		case Asked:
 			a = &Acquisition{Who: e.Who, Op: e.Op, Name: e.Name, Names: e.Names, Lock: e.Lock, Fair: e.Fair, Most: e.Most,
-				Asked: e.At, Granted: Never, Failed: Never, Until: Never, Lost: Never, Reading: Never, Leaving: Never, Released: Never}
+				seen: map[Kind]bool{}, Asked: e.At, Granted: Never, Failed: Never, Until: Never, Lost: Never, Reading: Never, Leaving: Never}
 			if len(a.Names) == 0 {
 				a.Names = []string{e.Name}
 			}
@@ -99,41 +96,31 @@ func Acquisitions(events []Event) ([]*Acquisition, error) {
 			a.Reading = e.At
 		case Leaving:
 			a.Leaving = e.At
-		case Released:
-			a.Released, a.Sure = e.At, e.Text == ""
 		}
+		a.seen[e.Kind] = true
 	}
 	slices.SortStableFunc(all, func(a, b *Acquisition) int { return cmp.Compare(a.Asked, b.Asked) })
 	return all, nil
 }
 
+// after has what each kind of event follows, soon or late.
+var after = map[Kind]Kind{Granted: Asked, Failed: Asked, Extended: Granted, Lost: Granted, Downgrading: Granted,
+	Downgraded: Downgrading, Leaving: Granted, Released: Leaving}
+
 // misplaced says why e cannot follow the events of its acquisition so far; empty: it can.
 func misplaced(a *Acquisition, e Event) string {
+	before := after[e.Kind]
 	switch {
-	case e.Kind == Asked && a != nil:
-		return "asked twice"
-	case e.Kind == Asked:
+	case e.Kind == Asked && a == nil:
 		return ""
-	case a == nil:
-		return "never asked"
-	case a.Name != e.Name:
-		return "asked for another name"
-	case a.Lock != e.Lock:
-		return "asked for another kind of lock"
-	case (e.Kind == Granted || e.Kind == Failed) && (a.Held() || a.Failed != Never):
-		return "answered twice"
-	case e.Kind == Granted || e.Kind == Failed:
-		return ""
-	case !a.Held():
-		return "never granted"
-	case e.Kind == Downgrading && (a.Reading != Never || a.Lock != Plain && a.Lock != Fenced):
-		return "downgraded twice, or no writer of one name"
-	case e.Kind == Downgraded && a.Reading == Never:
-		return "downgraded without being asked to"
-	case e.Kind == Leaving && a.Leaving != Never:
-		return "released twice"
-	case e.Kind == Released && a.Leaving == Never:
-		return "released without being asked to"
+	case a == nil || before != "" && !a.seen[before]:
+		return fmt.Sprintf("there is no %q before", before)
+	case a.Name != e.Name || a.Lock != e.Lock:
+		return "what was asked for is another lock"
+	case a.seen[e.Kind] && e.Kind != Extended, e.Kind == Granted && a.seen[Failed], e.Kind == Failed && a.seen[Granted]:
+		return "it is the second such event, or the second answer"
+	case e.Kind == Downgrading && a.Lock != Plain && a.Lock != Fenced:
+		return "it is no writer of one name"
 	}
 	return ""
 }

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -76,23 +77,52 @@ type Event struct {
 	Text   string   `json:"text,omitempty"`
 }
 
+// A Lock is a kind of lock.
+type Lock string
+
+// The kinds of locks. All but Shared are writers: of the name, of each name of a set, or of one of
+// the slots that a name with permits has.
+const (
+	Plain        Lock = "plain"
+	Fenced       Lock = "fenced" // with a token
+	Shared       Lock = "shared" // of a reader
+	Set          Lock = "set"    // of several names
+	Permit       Lock = "permit" // one of several
+	FencedPermit Lock = "fenced-permit"
+)
+
+// Locks are all of them.
+var Locks = []Lock{Plain, Fenced, Shared, Set, Permit, FencedPermit}
+
+// HasToken reports whether locks of the kind have fencing tokens.
+func (l Lock) HasToken() bool { return l == Fenced || l == FencedPermit }
+
+// IsPermit reports whether others may hold the name at the same time, with permits of their own.
+func (l Lock) IsPermit() bool { return l == Permit || l == FencedPermit }
+
+// NameOfSet is the Name of a lock of several names.
+func NameOfSet(names []string) string { return strings.Join(names, "+") }
+
+// Slot is the key of a permit of a name. That of the first permit is the name: who locks it without
+// permits excludes the holder of that one.
+func Slot(name string, permit int) string {
+	if permit == 0 {
+		return name
+	}
+	return fmt.Sprintf("%s permit %d", name, permit)
+}
+
 // A Log takes events from several goroutines and writes them as lines. Each is written at once and
 // by one call: the log of a client that is killed has all it did.
 type Log struct {
 	mu   sync.Mutex
 	out  io.Writer
 	err  error
-	last map[topic]int64
-}
-
-// A topic is a kind of event, and a name or a kind of lock.
-type topic struct {
-	kind  Kind
-	about string
+	last map[[2]string]int64 // by kind of event, and name or kind of lock
 }
 
 // NewLog returns a Log that writes to out.
-func NewLog(out io.Writer) *Log { return &Log{out: out, last: map[topic]int64{}} }
+func NewLog(out io.Writer) *Log { return &Log{out: out, last: map[[2]string]int64{}} }
 
 // Add writes e. The error is that of Err.
 func (l *Log) Add(e Event) error {
@@ -103,7 +133,7 @@ func (l *Log) Add(e Event) error {
 		_, err = l.out.Write(append(line, '\n'))
 	}
 	for _, about := range append([]string{e.Name, string(e.Lock)}, e.Names...) {
-		at := topic{e.Kind, about}
+		at := [2]string{string(e.Kind), about}
 		l.last[at] = max(l.last[at], e.At)
 	}
 	if l.err == nil {
@@ -117,7 +147,7 @@ func (l *Log) Add(e Event) error {
 func (l *Log) Last(kind Kind, about string) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.last[topic{kind, about}]
+	return l.last[[2]string{string(kind), about}]
 }
 
 // Err returns the first error: from there on the history has holes.

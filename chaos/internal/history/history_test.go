@@ -103,17 +103,20 @@ func TestALogKnowsWhenSomethingWasLast(t *testing.T) {
 func TestEventsThatNoClientCanProduceAreAnError(t *testing.T) {
 	t.Parallel()
 	const asked, granted = `{"kind":"asked","name":"a"}`, `{"kind":"granted","name":"a"}`
+	const twice = "second such event"
 	for text, says := range map[string]string{
-		granted:                              "never asked",
-		asked + asked:                        "asked twice",
-		asked + `{"kind":"granted"}`:         "another name",
-		asked + granted + granted:            "answered twice",
-		asked + `{"kind":"lost","name":"a"}`: "never granted",
-		asked + `{"kind":"granted","name":"a","lock":"set"}`:                           "another kind",
-		asked + granted + `{"kind":"downgraded","name":"a"}`:                           "downgraded without being asked",
+		granted:                          `no "asked" before`,
+		`{"kind":"extended","name":"a"}`: `no "granted" before`,
+		asked + asked:                    twice,
+		asked + `{"kind":"granted"}`:     "another lock",
+		asked + granted + granted:        twice,
+		asked + granted + `{"kind":"failed","name":"a"}`:                               "second answer",
+		asked + `{"kind":"lost","name":"a"}`:                                           `no "granted" before`,
+		asked + `{"kind":"granted","name":"a","lock":"set"}`:                           "another lock",
+		asked + granted + `{"kind":"downgraded","name":"a"}`:                           `no "downgrading" before`,
 		asked + granted + `{"kind":"downgrading","name":"a"}`:                          "no writer of one name",
-		asked + granted + `{"kind":"released","name":"a"}`:                             "without being asked",
-		asked + granted + `{"kind":"leaving","name":"a"}{"kind":"leaving","name":"a"}`: "released twice",
+		asked + granted + `{"kind":"released","name":"a"}`:                             `no "leaving" before`,
+		asked + granted + `{"kind":"leaving","name":"a"}{"kind":"leaving","name":"a"}`: twice,
 	} {
 		_, err := history.Acquisitions(read(t, text))
 		assert.ErrorContains(t, err, says, text)

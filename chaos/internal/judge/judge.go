@@ -21,7 +21,9 @@
 package judge
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redquorum/redquorum/chaos/internal/history"
@@ -71,16 +73,21 @@ func History(events []history.Event, wanted [][]string) (*Verdict, error) {
 	locks := byKey(all)
 	v := &Verdict{}
 	v.count(events, all)
-	v.add(v.overlaps(locks)...)
-	v.add(v.tooMany(all)...)
-	v.add(wrongTokens(locks)...)
-	search := searchMutex(locks, searchLimit)
-	v.Windows, v.Undecided = search.windows, search.undecided
-	v.add(search.violations...)
-	v.add(lateWrites(events, all)...)
-	v.add(keysLeft(events)...)
-	v.add(v.missing(events, all, wanted)...)
+	v.overlaps(locks)
+	v.tooMany(all)
+	v.wrongTokens(locks)
+	v.searchMutex(locks, searchLimit)
+	v.lateWrites(events, all)
+	v.missing(events, all, wanted)
+	slices.SortStableFunc(v.Violations, func(a, b Violation) int {
+		return cmp.Or(slices.Index(Rules, a.Rule)-slices.Index(Rules, b.Rule), cmp.Compare(a.At, b.At))
+	})
 	return v, nil
+}
+
+// found adds a violation.
+func (v *Verdict) found(rule, name string, at int64, format string, args ...any) {
+	v.Violations = append(v.Violations, Violation{rule, name, at, fmt.Sprintf(format, args...)})
 }
 
 // byKey groups what was granted by key. Each key keeps the order of all.
@@ -133,21 +140,19 @@ func (p part) String() string {
 }
 
 // overlaps finds keys that a writer held beside another client.
-func (v *Verdict) overlaps(locks map[string][]*history.Acquisition) (found []Violation) {
+func (v *Verdict) overlaps(locks map[string][]*history.Acquisition) {
 	for key, held := range locks {
 		for _, o := range check.Overlaps(partsOf(held), part.hold) {
 			v.Notice = max(v.Notice, time.Duration(o.By))
-			found = append(found, Violation{overlap, key, o.Later.relied.From, fmt.Sprintf(
-				"%v was granted the lock %s before %v had to stop, and held it %s with it",
-				o.Later, ms(int64(o.By)), o.Last, ms(int64(o.Both)))})
+			v.found(overlap, key, o.Later.relied.From, "%v was granted the lock %s before %v had to stop, and held it %s with it",
+				o.Later, ms(int64(o.By)), o.Last, ms(int64(o.Both)))
 		}
 	}
-	return found
 }
 
 // tooMany finds names that more clients held than there are permits, of which the highest number
 // counts that any of them believed in. It counts the clients that made it as many as may be.
-func (v *Verdict) tooMany(all []*history.Acquisition) (found []Violation) {
+func (v *Verdict) tooMany(all []*history.Acquisition) {
 	most, held := map[string]int{}, map[string][]*history.Acquisition{}
 	for _, a := range all {
 		for _, name := range a.Names {
@@ -163,53 +168,86 @@ func (v *Verdict) tooMany(all []*history.Acquisition) (found []Violation) {
 		}
 		parts := partsOf(held[name])
 		for _, o := range check.TooMany(parts, part.hold, k) {
-			found = append(found, Violation{permits, name, o.Later.relied.From, fmt.Sprintf(
-				"%v was granted the lock beside %d others, %v among them; %d are allowed", o.Later, o.Others, o.Last, k)})
+			v.found(permits, name, o.Later.relied.From, "%v was granted the lock beside %d others, %v among them; %d are allowed",
+				o.Later, o.Others, o.Last, k)
 		}
 		for range check.TooMany(parts, part.hold, k-1) {
 			v.Seen["with all permits taken"]++
 		}
 		for _, p := range parts {
 			if p.Permit >= max(1, p.Most) {
-				found = append(found, Violation{permits, name, p.relied.From, fmt.Sprintf("%v was granted permit %d of %d", p, p.Permit, p.Most)})
+				v.found(permits, name, p.relied.From, "%v was granted permit %d of %d", p, p.Permit, p.Most)
 			}
 		}
 	}
-	return found
 }
 
 // wrongTokens finds tokens that two locks of a key share, and tokens that are not above those of
 // all locks that were granted before this one was asked for.
-func wrongTokens(locks map[string][]*history.Acquisition) (found []Violation) {
+func (v *Verdict) wrongTokens(locks map[string][]*history.Acquisition) {
 	for key, granted := range locks {
-		for _, f := range check.Tokens(fenced(granted), grant) {
-			a, b, text := f.Later, f.Earlier, ""
+		fenced := slices.DeleteFunc(slices.Clone(granted), func(a *history.Acquisition) bool { return !a.Lock.HasToken() })
+		for _, f := range check.Tokens(fenced, func(a *history.Acquisition) check.Grant {
+			return check.Grant{Token: a.Token, Asked: a.Asked, Granted: a.Granted}
+		}) {
+			a, b := f.Later, f.Earlier
 			switch f.Fault {
 			case check.OutOfRange:
-				text = fmt.Sprintf("%v has the token %d", a, a.Token)
+				v.found(fencing, key, a.Granted, "%v has the token %d", a, a.Token)
 			case check.Repeated:
-				text = fmt.Sprintf("%v and %v both have the token %d", b, a, a.Token)
+				v.found(fencing, key, a.Granted, "%v and %v both have the token %d", b, a, a.Token)
 			case check.Fallen:
-				text = fmt.Sprintf("%v was asked for %s after %v had been granted, and has the token %d, which is %d below",
+				v.found(fencing, key, a.Granted, "%v was asked for %s after %v had been granted, and has the token %d, which is %d below",
 					a, ms(int64(f.After)), b, a.Token, b.Token-a.Token)
 			}
-			found = append(found, Violation{fencing, key, a.Granted, text})
 		}
 	}
-	return found
 }
 
-func fenced(locks []*history.Acquisition) (some []*history.Acquisition) {
-	for _, a := range locks {
-		if a.Lock.HasToken() {
-			some = append(some, a)
+// lateWrites finds writes that the register must not have taken: with a token below one that it
+// took before, or one that is not the writer's; and, whatever the tokens say, writes of a client
+// that had the lock before one whose write is there already. Locks without tokens are those of
+// programs that have none. The events must be in the register's order.
+func (v *Verdict) lateWrites(events []history.Event, all []*history.Acquisition) {
+	owners := map[history.Key]*history.Acquisition{}
+	for _, a := range all {
+		owners[history.Key{Who: a.Who, Op: a.Op}] = a
+	}
+	highest := map[string]int64{}               // token
+	latest := map[string]*history.Acquisition{} // asked for last, of those that wrote
+	for _, e := range events {
+		if e.Kind != history.Accepted {
+			continue
+		}
+		bad := func(format string, args ...any) { v.found(register, e.Name, e.At, format, args...) }
+		if top := highest[e.Name]; e.Token < top {
+			bad("client %d wrote with the token %d after a write with %d", e.Who, e.Token, top)
+		}
+		highest[e.Name] = max(highest[e.Name], e.Token)
+		a := owners[history.Key{Who: e.Who, Op: e.Op}]
+		if a == nil || !a.Held() || a.Keys()[0] != e.Name || a.Token != e.Token || !a.Lock.HasToken() && a.Lock != history.Plain {
+			bad("client %d wrote with the token %d, which is not its own", e.Who, e.Token)
+			continue
+		}
+		last := latest[e.Name]
+		if last != nil && a.Granted < since(last) {
+			bad("%v wrote after %v, which has the lock since later", a, last)
+		}
+		if last == nil || since(a) > since(last) {
+			latest[e.Name] = a
 		}
 	}
-	return some
 }
 
-func grant(a *history.Acquisition) check.Grant {
-	return check.Grant{Token: a.Token, Asked: a.Asked, Granted: a.Granted}
+// since is the moment before which another must have been granted its lock to write too late, after
+// a. Tokens tell in which order the locks were taken while both were asked for. Without them, the
+// holder that was granted its lock first must write first: if it writes second, one of the two
+// wrote when it did not have the lock.
+func since(a *history.Acquisition) int64 {
+	if a.Lock.HasToken() {
+		return a.Asked
+	}
+	return a.Granted
 }
 
 func ms(d int64) string { return time.Duration(d).Round(10 * time.Microsecond).String() }

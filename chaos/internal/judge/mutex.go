@@ -2,7 +2,6 @@ package judge
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -71,16 +70,9 @@ const (
 	again  = 20
 )
 
-// A search is what searchMutex has found.
-type search struct {
-	violations []Violation
-	windows    int
-	undecided  int // windows that were not decided in time
-}
-
 // searchMutex looks for a mutex that could have answered as the lock did. All searches together
 // take about as long as limit at most.
-func searchMutex(locks map[string][]*history.Acquisition, limit time.Duration) (s search) {
+func (v *Verdict) searchMutex(locks map[string][]*history.Acquisition, limit time.Duration) {
 	end := time.Now().Add(limit)
 	for key, granted := range locks {
 		granted = slices.Clone(granted)
@@ -89,23 +81,21 @@ func searchMutex(locks map[string][]*history.Acquisition, limit time.Duration) (
 		})
 		for from := 0; from == 0 || from+again < len(granted); from += window - again {
 			part := granted[from:min(from+window, len(granted))]
-			s.windows++
-			left := time.Until(end)
-			if left <= 0 {
-				s.undecided++
-				continue
+			v.Windows++
+			result := porcupine.Unknown
+			if left := time.Until(end); left > 0 { // zero would be no limit
+				result = porcupine.CheckOperationsTimeout(model, operations(part), left)
 			}
-			switch porcupine.CheckOperationsTimeout(model, operations(part), left) {
+			switch result {
 			case porcupine.Unknown:
-				s.undecided++
+				v.Undecided++
 			case porcupine.Illegal:
-				s.violations = append(s.violations, Violation{mutex, key, part[0].Granted, fmt.Sprintf(
-					"no mutex with rising tokens could have granted these %d locks, from %v (token %d) to %v (token %d)",
-					len(part), part[0], part[0].Token, part[len(part)-1], part[len(part)-1].Token)})
+				first, last := part[0], part[len(part)-1]
+				v.found(mutex, key, first.Granted, "no mutex with rising tokens could have granted these %d locks, from %v (token %d) to %v (token %d)",
+					len(part), first, first.Token, last, last.Token)
 			}
 		}
 	}
-	return s
 }
 
 // operations makes two of each writer. It took the lock at some moment while Acquire ran, and gives

@@ -41,24 +41,24 @@ type moment struct {
 
 // longestOutage finds the longest of all names.
 func longestOutage(events []history.Event, all []*history.Acquisition) Outage {
-	if len(events) == 0 {
-		return Outage{}
-	}
 	w := &watcher{
-		start: events[0].At, asking: map[*history.Acquisition]bool{}, holders: map[string]int{},
+		asking: map[*history.Acquisition]bool{}, holders: map[string]int{},
 		paused: map[int]bool{}, down: map[int]int{}, open: map[string]Outage{},
 	}
 	killed := map[int]int64{}
-	for _, e := range events {
+	for i, e := range events {
+		if i == 0 {
+			w.start = e.At
+		}
 		switch e.Kind {
 		case history.Killed:
 			killed[e.Who] = e.At
 		case history.Began:
 			w.at(max(e.At, e.Until), func() { w.nodes = len(e.Nodes) })
 		case history.Fault:
-			w.at(e.At, func() { w.disturb(e.Nodes, 1) })
+			w.at(e.At, func() { count(w.down, e.Nodes, 1) })
 		case history.Healed:
-			w.at(max(e.At, e.Until), func() { w.disturb(e.Nodes, -1) })
+			w.at(max(e.At, e.Until), func() { count(w.down, e.Nodes, -1) })
 		case history.Paused, history.Resumed:
 			w.at(e.At, func() { w.paused[e.Who] = e.Kind == history.Paused })
 		}
@@ -73,8 +73,8 @@ func longestOutage(events []history.Event, all []*history.Acquisition) Outage {
 			w.at(until, func() { delete(w.asking, a) })
 		}
 		if a.Held() && a.Granted < a.End() {
-			w.at(a.Granted, func() { w.hold(a, 1) })
-			w.at(a.End(), func() { w.hold(a, -1) })
+			w.at(a.Granted, func() { count(w.holders, a.Names, 1) })
+			w.at(a.End(), func() { count(w.holders, a.Names, -1) })
 		}
 	}
 	slices.SortStableFunc(w.moments, func(a, b moment) int { return cmp.Compare(a.at, b.at) })
@@ -91,15 +91,9 @@ func longestOutage(events []history.Event, all []*history.Acquisition) Outage {
 
 func (w *watcher) at(at int64, change func()) { w.moments = append(w.moments, moment{at, change}) }
 
-func (w *watcher) hold(a *history.Acquisition, by int) {
-	for _, name := range a.Names {
-		w.holders[name] += by
-	}
-}
-
-func (w *watcher) disturb(nodes []int, by int) {
-	for _, i := range nodes {
-		w.down[i] += by
+func count[K comparable](all map[K]int, of []K, by int) {
+	for _, k := range of {
+		all[k] += by
 	}
 }
 

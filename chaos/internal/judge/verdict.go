@@ -1,8 +1,6 @@
 package judge
 
 import (
-	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -29,11 +27,6 @@ type Verdict struct {
 	Clients map[string]bool // what programs say they are
 	Notice  time.Duration   // the longest that a holder worked on after another was granted its lock
 	Outage  Outage          // the longest
-}
-
-func (v *Verdict) add(found ...Violation) {
-	slices.SortFunc(found, func(a, b Violation) int { return cmp.Compare(a.At, b.At) })
-	v.Violations = append(v.Violations, found...)
 }
 
 // OK is true if nothing is wrong.
@@ -64,6 +57,8 @@ func (v *Verdict) count(events []history.Event, all []*history.Acquisition) {
 			v.Refused++
 		case history.Fault:
 			v.Faults[e.Name]++
+		case history.Left:
+			v.found(leftover, e.Name, e.At, "node %d still has the key: %s", e.Who, e.Text)
 		}
 	}
 	for _, a := range all {
@@ -76,20 +71,16 @@ func (v *Verdict) count(events []history.Event, all []*history.Acquisition) {
 		default:
 			v.Granted++
 			v.Of[a.Lock]++
-			v.see("in order", a.Fair)
-			v.see("downgraded", a.Reading != history.Never)
-			v.see("told of their loss", a.Lost != history.Never)
-			v.see("over HTTP", over[a.Who])
+			for what, is := range map[string]bool{"in order": a.Fair, "downgraded": a.Reading != history.Never,
+				"told of their loss": a.Lost != history.Never, "over HTTP": over[a.Who]} {
+				if is {
+					v.Seen[what]++
+				}
+			}
 		}
 	}
 	v.countTogether(all)
 	v.Outage = longestOutage(events, all)
-}
-
-func (v *Verdict) see(what string, is bool) {
-	if is {
-		v.Seen[what]++
-	}
 }
 
 // countTogether counts the readers that came while another had the lock.
@@ -105,30 +96,27 @@ func (v *Verdict) countTogether(all []*history.Acquisition) {
 }
 
 // missing finds what the run has not shown: a run in which nothing happens violates nothing.
-func (v *Verdict) missing(events []history.Event, all []*history.Acquisition, wanted [][]string) (found []Violation) {
-	add := func(format string, args ...any) {
-		found = append(found, Violation{Rule: Evidence, Text: fmt.Sprintf(format, args...)})
-	}
+func (v *Verdict) missing(events []history.Event, all []*history.Acquisition, wanted [][]string) {
 	if v.Granted == 0 {
-		add("no lock was granted")
+		v.found(Evidence, "", 0, "no lock was granted")
 	}
 	if v.Accepted == 0 && slices.ContainsFunc(all, func(a *history.Acquisition) bool { return a.Lock.HasToken() }) {
-		add("nothing was written under a lock")
+		v.found(Evidence, "", 0, "nothing was written under a lock")
 	}
 	for _, group := range wanted {
 		if !slices.ContainsFunc(group, func(kind string) bool { return v.Faults[kind] > 0 }) {
-			add("there was no fault of kind %s", strings.Join(group, ", "))
+			v.found(Evidence, "", 0, "there was no fault of kind %s", strings.Join(group, ", "))
 		}
 	}
-	return append(found, neverGranted(events, all)...)
+	v.neverGranted(events, all)
 }
 
 // neverGranted finds the names and the kinds of locks that were asked for, and not granted in the
 // calm at the end. It finds none in a run that was broken off before.
-func neverGranted(events []history.Event, all []*history.Acquisition) (found []Violation) {
+func (v *Verdict) neverGranted(events []history.Event, all []*history.Acquisition) {
 	began := slices.IndexFunc(events, func(e history.Event) bool { return e.Kind == history.Calm })
 	if began < 0 {
-		return nil
+		return
 	}
 	calm := events[began].At
 	names, kinds := map[string]bool{}, map[string]bool{} // whether they were granted
@@ -142,11 +130,10 @@ func neverGranted(events []history.Event, all []*history.Acquisition) (found []V
 	add := func(granted map[string]bool, text string) {
 		for _, about := range slices.Sorted(maps.Keys(granted)) {
 			if !granted[about] {
-				found = append(found, Violation{Evidence, about, calm, text})
+				v.found(Evidence, about, calm, "%s", text)
 			}
 		}
 	}
 	add(names, "nobody got the lock after all faults were healed")
 	add(kinds, "nobody got such a lock after all faults were healed")
-	return found
 }

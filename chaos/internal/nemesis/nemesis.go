@@ -24,8 +24,8 @@ type World struct {
 	Fleet   fleet.Fleet
 	Writes  []fleet.Persistence
 	Relays  []*relay.Relay // one a node, or none
-	Clients Clients
-	Daemons Daemons
+	Clients Processes
+	Daemons Processes      // of "redlock serve"
 	Answers []*relay.Relay // one a daemon
 	Servers Servers
 	Log     *history.Log
@@ -33,17 +33,12 @@ type World struct {
 	Quarantine time.Duration
 }
 
-// Clients are the processes that a plan breaks. Calls for one client never overlap.
-type Clients interface {
+// Processes are what a plan breaks beside servers. Calls for one of them never overlap.
+type Processes interface {
 	Pause(ctx context.Context, i int) error
 	Resume(ctx context.Context, i int) error
 	Replace(ctx context.Context, i int) error // kill it, and start another in its place
-}
-
-// Daemons are processes of "redlock serve".
-type Daemons interface {
-	Clients
-	End(ctx context.Context, i int) error // in good order, and start another in its place
+	End(ctx context.Context, i int) error     // in good order, and start another in its place
 }
 
 // Servers are what a plan asks of running servers.
@@ -89,7 +84,10 @@ func (w World) play(ctx context.Context, s Step) error {
 	if err := each(inject); err != nil {
 		return fmt.Errorf("nemesis: %v: %w", s, err)
 	}
-	e := history.Event{At: began, Kind: history.Fault, Name: string(s.Kind), Nodes: s.nodes(), Text: s.String()}
+	e := history.Event{At: began, Kind: history.Fault, Name: s.Kind, Text: s.String()}
+	if struck(s.Kind) == nodes {
+		e.Nodes = s.Victims
+	}
 	if err := w.Log.Add(e); err != nil {
 		return err
 	}
@@ -132,11 +130,11 @@ func (w World) actions(s Step) (inject, heal action) {
 	case Reset:
 		return func(_ context.Context, i int) error { w.Relays[i].Reset(); return nil }, done
 	}
-	mode, way, _ := strings.Cut(string(s.Kind), "-")
+	mode, way, _ := strings.Cut(s.Kind, "-")
 	d := map[string]relay.Direction{"requests": relay.Requests, "replies": relay.Replies, "answers": relay.Replies}[way]
 	f := relay.Fault{Mode: map[string]relay.Mode{"drop": relay.Drop, "delay": relay.Delay, "hold": relay.Hold}[mode], By: s.By}
 	relays := w.Relays
-	if s.Kind.of() == daemons {
+	if struck(s.Kind) == daemons {
 		relays = w.Answers
 	}
 	return func(_ context.Context, i int) error { relays[i].Break(d, f); return nil },

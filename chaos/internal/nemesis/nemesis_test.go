@@ -53,22 +53,20 @@ func (s *stage) Flush(_ context.Context, i int) error   { return s.do("flush", i
 func (s *stage) Promote(_ context.Context, i int) error { return s.do("promote", i) }
 func (s *stage) Demote(_ context.Context, i int) error  { return s.do("demote", i) }
 
-type clients struct{ *stage }
+// processes are the clients, or the daemons.
+type processes struct {
+	*stage
+	of string
+}
 
-func (c clients) Pause(_ context.Context, i int) error   { return c.do("pause client", i) }
-func (c clients) Resume(_ context.Context, i int) error  { return c.do("resume client", i) }
-func (c clients) Replace(_ context.Context, i int) error { return c.do("replace client", i) }
-
-type daemons struct{ *stage }
-
-func (d daemons) Pause(_ context.Context, i int) error   { return d.do("pause daemon", i) }
-func (d daemons) Resume(_ context.Context, i int) error  { return d.do("resume daemon", i) }
-func (d daemons) Replace(_ context.Context, i int) error { return d.do("replace daemon", i) }
-func (d daemons) End(_ context.Context, i int) error     { return d.do("end daemon", i) }
+func (p processes) Pause(_ context.Context, i int) error   { return p.do("pause "+p.of, i) }
+func (p processes) Resume(_ context.Context, i int) error  { return p.do("resume "+p.of, i) }
+func (p processes) Replace(_ context.Context, i int) error { return p.do("replace "+p.of, i) }
+func (p processes) End(_ context.Context, i int) error     { return p.do("end "+p.of, i) }
 
 func world(s *stage, record *bytes.Buffer) nemesis.World {
 	return nemesis.World{
-		Fleet: s, Writes: []fleet.Persistence{fleet.None, fleet.EverySecond, fleet.Always}, Clients: clients{s}, Daemons: daemons{s}, Servers: s,
+		Fleet: s, Writes: []fleet.Persistence{fleet.None, fleet.EverySecond, fleet.Always}, Clients: processes{s, "client"}, Daemons: processes{s, "daemon"}, Servers: s,
 		Log: history.NewLog(record), Quarantine: time.Hour,
 	}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // A Kind names a fault.
-type Kind string
+type Kind = string
 
 // The kinds of faults.
 const (
@@ -82,7 +82,8 @@ var profiles = map[Kind]profile{
 	HoldAnswers:     {numbers: []int{1, 2}, of: daemons, lasts: [2]float64{0.3, 2}},
 }
 
-func (k Kind) of() string { return cmp.Or(profiles[k].of, nodes) }
+// struck is what a fault happens to.
+func struck(k Kind) string { return cmp.Or(profiles[k].of, nodes) }
 
 var (
 	ofNetwork = []int{1, 1, 2, 2, 3, 5}
@@ -99,7 +100,7 @@ type Step struct {
 }
 
 func (s Step) String() string {
-	text := fmt.Sprintf("%7.3fs %s %s %v", s.At.Seconds(), s.Kind, s.Kind.of(), s.Victims)
+	text := fmt.Sprintf("%7.3fs %s %s %v", s.At.Seconds(), s.Kind, struck(s.Kind), s.Victims)
 	if s.By > 0 {
 		text += fmt.Sprintf(" by %v", s.By)
 	}
@@ -107,14 +108,6 @@ func (s Step) String() string {
 		text += fmt.Sprintf(" for %v", s.For)
 	}
 	return text
-}
-
-// nodes are the victims, if these are nodes.
-func (s Step) nodes() []int {
-	if s.Kind.of() != nodes {
-		return nil
-	}
-	return s.Victims
 }
 
 // A Plan is what happens in each lane, in order.
@@ -196,7 +189,7 @@ func (d *draw) kind(kinds []Kind) Kind {
 // step draws the victims of a fault, in order, and how long it lasts.
 func (d *draw) step(k Kind) Step {
 	p, s := profiles[k], Step{Kind: k}
-	n, all := d.Nodes/2+1, map[string]int{nodes: d.Nodes, clients: d.Clients, daemons: d.Daemons}[k.of()]
+	n, all := d.Nodes/2+1, map[string]int{nodes: d.Nodes, clients: d.Clients, daemons: d.Daemons}[struck(k)]
 	if len(p.numbers) > 0 {
 		n = p.numbers[d.rand.IntN(len(p.numbers))]
 	}

@@ -87,11 +87,7 @@ var network = []Kind{Reset, DropRequests, DropReplies, DelayRequests, DelayRepli
 // has shown nothing.
 func (s Scenario) Wanted() (groups [][]string) {
 	for _, lane := range s.Lanes {
-		var group []string
-		for _, k := range lane.Kinds {
-			group = append(group, string(k))
-		}
-		groups = append(groups, group)
+		groups = append(groups, lane.Kinds)
 	}
 	return groups
 }

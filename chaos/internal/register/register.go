@@ -27,9 +27,9 @@ type Write struct {
 
 // A Server is the register. It listens on a port of this machine.
 type Server struct {
+	Addr string // where clients find it
 	log  *history.Log
 	http http.Server
-	addr string
 
 	mu      sync.Mutex
 	highest map[string]int64 // token, by name
@@ -41,31 +41,23 @@ func Serve(log *history.Log) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{log: log, addr: l.Addr().String(), highest: map[string]int64{}}
-	s.http.Handler = http.HandlerFunc(s.answer)
+	s := &Server{Addr: l.Addr().String(), log: log, highest: map[string]int64{}}
+	s.http.Handler = http.HandlerFunc(s.take)
 	go s.http.Serve(l) // ends with Close
 	return s, nil
 }
 
-// Addr is where clients find it.
-func (s *Server) Addr() string { return s.addr }
-
 // Close breaks all connections. It may be called twice.
 func (s *Server) Close() { s.http.Close() }
 
-func (s *Server) answer(reply http.ResponseWriter, request *http.Request) {
-	var w Write
-	switch {
-	case json.NewDecoder(request.Body).Decode(&w) != nil:
-		reply.WriteHeader(http.StatusBadRequest)
-	case !s.takes(w):
-		reply.WriteHeader(http.StatusConflict)
-	}
-}
-
-// takes takes the write or not. The record is made under the same lock, so that its order is the
+// take takes a write or not. The record is made under the same lock, so that its order is the
 // register's.
-func (s *Server) takes(w Write) bool {
+func (s *Server) take(reply http.ResponseWriter, request *http.Request) {
+	var w Write
+	if err := json.NewDecoder(request.Body).Decode(&w); err != nil {
+		http.Error(reply, err.Error(), http.StatusBadRequest)
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	kind := history.Refused
@@ -73,27 +65,22 @@ func (s *Server) takes(w Write) bool {
 		s.highest[w.Name] = w.Token
 		kind = history.Accepted
 	}
-	s.log.Add(history.Event{At: history.Now(), Kind: kind, Who: w.Who, Op: w.Op, Name: w.Name,
-		Token: w.Token})
-	return kind == history.Accepted
+	s.log.Add(history.Event{At: history.Now(), Kind: kind, Who: w.Who, Op: w.Op, Name: w.Name, Token: w.Token})
 }
 
-// Send reports whether the register at an address took the write.
-func Send(addr string, w Write) (bool, error) {
+// Send gives a write to the register at an address, which takes it or not.
+func Send(addr string, w Write) error {
 	text, err := json.Marshal(w)
 	if err != nil {
-		return false, err
+		return err
 	}
 	reply, err := http.Post("http://"+addr, "application/json", bytes.NewReader(text))
 	if err != nil {
-		return false, err
+		return err
 	}
 	reply.Body.Close()
-	switch reply.StatusCode {
-	case http.StatusOK:
-		return true, nil
-	case http.StatusConflict:
-		return false, nil
+	if reply.StatusCode != http.StatusOK {
+		return fmt.Errorf("register: %s", reply.Status)
 	}
-	return false, fmt.Errorf("register: %s", reply.Status)
+	return nil
 }
