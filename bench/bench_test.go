@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,37 +65,28 @@ func readRun(t *testing.T, file string) (run record.Run) {
 func TestRoundsBeginWithEachInTurn(t *testing.T) {
 	t.Parallel()
 	out := filepath.Join(t.TempDir(), "run.json")
-	got := call(t.Context(), short("--subjects", "bsm,limit", "--rounds", "2", "--json", out)...)
+	got := call(t.Context(), short("--subjects", "bsm,limit", "--rounds", "2", "--sweep", "nodes=1,3", "--json", out)...)
 	require.Zero(t, got.code, got.errors)
-	run := readRun(t, out)
 	var order []string
-	for i, trial := range run.Trials {
-		assert.Equal(t, i/2, trial.Round)
+	for i, trial := range readRun(t, out).Trials {
+		assert.Equal(t, i%4/2, trial.Round)
+		assert.Equal(t, []int{1, 3}[i/4], len(trial.Nodes), trial.Load.Point)
 		order = append(order, trial.Subject)
 	}
-	assert.Equal(t, []string{"bsm", "limit", "limit", "bsm"}, order)
+	assert.Equal(t, "bsm limit limit bsm bsm limit limit bsm", strings.Join(order, " "))
 }
 
-func TestASweepOverNodesStartsAsManyEachTime(t *testing.T) {
+func TestWhatCannotBeMeasuredEndsTheRun(t *testing.T) {
 	t.Parallel()
-	out := filepath.Join(t.TempDir(), "run.json")
-	got := call(t.Context(), short("--subjects", "redsync", "--sweep", "nodes=1,3", "--json", out)...)
-	require.Zero(t, got.code, got.errors)
-	run := readRun(t, out)
-	require.Len(t, run.Trials, 2)
-	for i, trial := range run.Trials {
-		assert.Equal(t, []string{"nodes=1", "nodes=3"}[i], trial.Load.Point)
-		assert.Len(t, trial.Nodes, trial.Load.Nodes)
+	for says, args := range map[string][]string{
+		"bench: redquorum: load: client process 1 of 1: redquorum: redlock: option TTL(9000h0m0s)": {"--subjects", "bsm,redquorum", "--ttl", "9000h"},
+		"Nodes = 100": {"--subjects", "bsm", "--n", "100"},
+	} {
+		got := call(t.Context(), short(args...)...)
+		assert.Equal(t, exitFailed, got.code)
+		assert.Contains(t, got.errors, says)
+		assert.Empty(t, got.out)
 	}
-}
-
-func TestALibraryThatCannotBeMeasuredEndsTheRun(t *testing.T) {
-	t.Parallel()
-	got := call(t.Context(), short("--subjects", "bsm,redquorum", "--ttl", "9000h")...) // which redquorum alone refuses
-	assert.Equal(t, exitFailed, got.code)
-	assert.Contains(t, got.errors, "bench: redquorum: ")
-	assert.Contains(t, got.errors, "TTL(9000h0m0s)")
-	assert.Empty(t, got.out)
 }
 
 func TestNodesThatCannotBeBrokenEndTheRun(t *testing.T) {
@@ -115,13 +107,6 @@ func opened(t *testing.T, args ...string) *bench {
 	require.NoError(t, b.ready(t.Context(), o.load.Nodes))
 	t.Cleanup(func() { assert.NoError(t, b.close()) })
 	return b
-}
-
-func TestNodesThatCannotBeStartedEndTheRun(t *testing.T) {
-	t.Parallel()
-	got := call(t.Context(), short("--subjects", "bsm", "--n", "100")...)
-	assert.Equal(t, exitFailed, got.code)
-	assert.Contains(t, got.errors, "100")
 }
 
 func TestGivenServersAreMeasuredAndLeftAsTheyWere(t *testing.T) {

@@ -12,14 +12,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/redquorum/redquorum/bench/internal/record"
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/need"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -135,27 +133,4 @@ func TestAFaultComesAndGoesWhenTheLineSays(t *testing.T) {
 	done, err := Fault{}.Play(t.Context(), time.Now(), nil, fleet.Lost)
 	assert.NoError(t, err)
 	assert.Nil(t, done)
-}
-
-// TestNodesComeBackAsTheyAreConfigured, which a real server shows.
-func TestNodesComeBackAsTheyAreConfigured(t *testing.T) {
-	t.Parallel()
-	need.Kind(t, fleet.Process)
-	for memory, want := range map[fleet.Memory]any{fleet.Lost: nil, fleet.Kept: []byte("value")} {
-		f, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: 1, Volatile: memory == fleet.Lost})
-		require.NoError(t, err)
-		defer f.Close()
-		do := func(command string, args ...any) any {
-			c, err := redis.DialURL(f.URLs()[0])
-			require.NoError(t, err)
-			defer c.Close()
-			reply, err := c.Do(command, args...)
-			require.NoError(t, err)
-			return reply
-		}
-		do("SET", "key", "value")
-		_, err = parsed(t, "kill 1 at 1ms for 1ms").Play(t.Context(), time.Now(), f, memory)
-		require.NoError(t, err)
-		assert.Equal(t, want, do("GET", "key"))
-	}
 }

@@ -36,15 +36,36 @@ func recorded(t *testing.T, f *fake, l record.Load) (message, *recorder) {
 // virtually waits by timers, which a bubble has its own of.
 func virtually(ctx context.Context, until time.Time) { _ = sleep(ctx, time.Until(until)) }
 
-func TestClosedLoopBeginsAnewAtOnce(t *testing.T) {
+func TestHowCyclesEnd(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		got := trial(t, takes(4*time.Millisecond), record.Load{Callers: 3, Duration: time.Second})
+	const ms = time.Millisecond
+	late := func(context.Context, string) error { time.Sleep(2 * time.Second); return errors.New("late") }
+	for _, c := range []struct {
+		what                           string
+		library                        *fake
+		load                           record.Load
+		ok, failed, underWay, notBegun int64
+		longest                        time.Duration
+	}{
 		// 8 ms a cycle: the one that ends at the very end of the second does not count.
-		assert.EqualValues(t, 3*124, got.Cycles)
-		assert.Equal(t, map[string]int64{record.OK: 3 * 124, record.Failed: 0, record.UnderWay: 3}, got.Outcomes)
-		assert.InDelta(t, 4*time.Millisecond, got.Acquire.At(1), 1e4)
-	})
+		{"the closed loop begins anew at once", takes(4 * ms), record.Load{Callers: 3}, 3 * 124, 0, 3, 0, 4 * ms},
+		{"1000 are due, and two callers manage one in 20 ms each", takes(10 * ms), record.Load{Callers: 2, Rate: 1000}, 98, 0, 2, 900, 892 * ms},
+		{"one does not come back in time", &fake{acquire: late}, record.Load{Callers: 2}, 0, 0, 2, 0, 0},
+		{"patience ends", takes(time.Hour), record.Load{Callers: 1, Patience: 300 * ms}, 0, 3, 1, 0, 0},
+		{"patience does not end the hold", &fake{}, record.Load{Callers: 1, Patience: 300 * ms, Hold: 350 * ms}, 2, 0, 1, 0, 0},
+		{"the hold is no part of the time", takes(10 * ms), record.Load{Callers: 1, Hold: 80 * ms}, 9, 0, 1, 0, 10 * ms},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c.load.Duration = time.Second
+			got := trial(t, c.library, c.load)
+			outcomes := map[string]int64{record.OK: c.ok, record.Failed: c.failed, record.UnderWay: c.underWay}
+			if c.notBegun > 0 {
+				outcomes[record.NotBegun] = c.notBegun
+			}
+			assert.Equal(t, outcomes, got.Outcomes, c.what)
+			assert.InDelta(t, c.longest, got.Acquire.At(1), 1e6, c.what)
+		})
+	}
 }
 
 // stalls is a library that takes a millisecond, but once half a second.
@@ -85,15 +106,6 @@ func TestAStallCountsForAllThatWereDueMeanwhile(t *testing.T) {
 	})
 }
 
-func TestWhatWasDueAndNotBegunIsCounted(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		// 1000 are due; two callers manage one in 20 ms each.
-		got := trial(t, takes(10*time.Millisecond), record.Load{Callers: 2, Duration: time.Second, Rate: 1000})
-		assert.Equal(t, map[string]int64{record.OK: 98, record.Failed: 0, record.UnderWay: 2, record.NotBegun: 900}, got.Outcomes)
-	})
-}
-
 func TestTheEndCutsOffAcquisitionsButNotReleases(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -113,41 +125,6 @@ func TestTheEndCutsOffAcquisitionsButNotReleases(t *testing.T) {
 		assert.Equal(t, map[string]int64{record.OK: 0, record.Failed: 0, record.UnderWay: 1}, got.Outcomes)
 		assert.NoError(t, released)
 		assert.EqualValues(t, 1, got.Acquire.Count(), "it was acquired in time")
-	})
-}
-
-func TestACallerThatDoesNotComeBackIsLeft(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		free := make(chan struct{})
-		f := &fake{acquire: func(context.Context, string) error { <-free; return errors.New("late") }}
-		got := trial(t, f, record.Load{Callers: 2, Duration: time.Second})
-		close(free)
-		assert.Equal(t, map[string]int64{record.OK: 0, record.Failed: 0, record.UnderWay: 2}, got.Outcomes)
-		assert.Len(t, got.Errors, 1)
-	})
-}
-
-func TestALimitEndsTheWaitingOnly(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := record.Load{Callers: 1, Duration: time.Second, Patience: 300 * time.Millisecond}
-		got := trial(t, takes(time.Hour), l)
-		assert.Equal(t, map[string]int64{record.OK: 0, record.Failed: 3, record.UnderWay: 1}, got.Outcomes)
-		assert.Equal(t, map[string]int64{context.DeadlineExceeded.Error(): 3}, got.Errors)
-
-		l.Hold = 350 * time.Millisecond
-		got = trial(t, &fake{}, l)
-		assert.Equal(t, map[string]int64{record.OK: 2, record.Failed: 0, record.UnderWay: 1}, got.Outcomes)
-	})
-}
-
-func TestTheHoldIsNoPartOfTheCycle(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		got := trial(t, takes(10*time.Millisecond), record.Load{Callers: 1, Duration: time.Second, Hold: 80 * time.Millisecond})
-		assert.EqualValues(t, 9, got.Cycles)
-		assert.InDelta(t, 10*time.Millisecond, got.Acquire.At(1), 1e5)
 	})
 }
 

@@ -46,12 +46,3 @@ func TestHoldsSurviveTheWay(t *testing.T) {
 	_, err = decodeHolds(encodeHolds(want)[1:])
 	assert.ErrorContains(t, err, "cut off")
 }
-
-func TestHoldsAreBounded(t *testing.T) {
-	t.Parallel()
-	c := alone(t, "single")
-	c.rec.holds = make([]hold, mostHolds-1)
-	c.rec.held(hold{Caller: 1})
-	c.rec.held(hold{Caller: 2})
-	assert.Equal(t, []hold{{Caller: 1}}, c.rec.holds[mostHolds-1:])
-}

@@ -1,40 +1,29 @@
 package load
 
 import (
-	"io"
+	"fmt"
+	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
-	"github.com/redquorum/redquorum/bench/internal/endpoint"
-	"github.com/redquorum/redquorum/bench/internal/record"
 )
 
-func TestSlicesAndMillisecondsAddUp(t *testing.T) {
+func TestMessagesGroupByTheirWords(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		rec := newRecorder(time.Now(), record.Load{Duration: 1050 * time.Millisecond}, endpoint.NewScrubber(nil))
-		for i := range 1050 {
-			at := rec.start.Add(time.Duration(i) * time.Millisecond)
-			rec.acquired(at, time.Millisecond)
-			var err error
-			if i%2 == 1 {
-				err = io.EOF
-			}
-			rec.ended(0, at, err)
-		}
-		rec.acquired(rec.end, time.Millisecond)
-		rec.ended(0, rec.end, nil)
-		got := rec.close(metered{}, 0).Trial
-		require.Len(t, got.Slices, 11)
-		for i, h := range got.Slices {
-			assert.EqualValues(t, map[bool]int{true: 50, false: 100}[i == 10], h.Count())
-		}
-		assert.Len(t, got.Millis, 1050)
-		assert.NotContains(t, got.Millis, uint16(0))
-		assert.Equal(t, map[string]int64{record.OK: 525, record.Failed: 525, record.UnderWay: 1}, got.Outcomes)
-	})
+	assert.Equal(t, "read #.#.#.#:#: pass*** at # ms", group("read 127.0.0.1:6379: pass*** at 17 ms"))
+	assert.Equal(t, "no quorum: node #: gone; node #: gone", group("no quorum: node 1: gone; node 2: gone; node 3: gone"))
+	long := group(strings.Repeat("é", longestError))
+	assert.Less(t, len(long), longestError+4)
+	assert.True(t, utf8.ValidString(long))
+}
+
+func TestKindsOfMessagesAreBounded(t *testing.T) {
+	t.Parallel()
+	all := map[string]int64{}
+	for i := range distinctErrors + 50 {
+		count(all, fmt.Sprint("message ", i), 2)
+	}
+	assert.Len(t, all, distinctErrors+1)
+	assert.EqualValues(t, 100, all[otherErrors])
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/bench/internal/record"
-	"github.com/redquorum/redquorum/internal/fleet"
 )
 
 // jobOf is a short one.
@@ -131,19 +129,22 @@ func TestASubjectThatDrivesItselfIsRecorded(t *testing.T) {
 	got, err := run(t, job)
 	require.NoError(t, err)
 	assert.Positive(t, got.Cycles)
-
-	_, err = run(t, jobOf("driven out"))
-	assert.ErrorContains(t, err, "driven out: a wrong answer")
 }
 
 func TestWhatEndsAClientIsTold(t *testing.T) {
 	t.Parallel()
 	for subject, want := range map[string]string{
-		"crashing": "the reason, and ***",
-		"unopened": "client process",
-		"unknown":  "redquorum",
+		"crashing":   "the reason, and ***",
+		"unopened":   "client process",
+		"unknown":    "redquorum",
+		"driven out": "driven out: a wrong answer",
+		"fast":       "CPU profile",
 	} {
-		_, err := run(t, jobOf(subject))
+		job := jobOf(subject)
+		if subject == "fast" {
+			job.Load.Profile = filepath.Join(t.TempDir(), "no folder", "cpu")
+		}
+		_, err := run(t, job)
 		require.ErrorContains(t, err, want, subject)
 		assert.NotContains(t, err.Error(), "s3cret", subject)
 		assert.NotContains(t, err.Error(), "told to stop", "of the other process")
@@ -190,57 +191,4 @@ func TestPasswordsTravelOverStdinAlone(t *testing.T) {
 	require.NoError(t, p.stdin.Close())
 	_, _ = bufio.NewReader(p.out).WriteTo(io.Discard)
 	_ = p.cmd.Wait()
-}
-
-func TestProfilesAreOfTheFirstProcess(t *testing.T) {
-	t.Parallel()
-	job := jobOf("fast")
-	job.Load.Profile = filepath.Join(t.TempDir(), "fast")
-	_, err := run(t, job)
-	require.NoError(t, err)
-	info, err := os.Stat(job.Load.Profile)
-	require.NoError(t, err)
-	assert.Positive(t, info.Size())
-	job.Load.Profile = filepath.Join(t.TempDir(), "no folder", "cpu")
-	_, err = run(t, job)
-	assert.ErrorContains(t, err, "CPU profile")
-}
-
-func TestRealSubjectsOverNodes(t *testing.T) {
-	t.Parallel()
-	f, err := fleet.Start(t.Context(), fleet.Embedded, fleet.Options{Nodes: 5})
-	require.NoError(t, err)
-	defer f.Close()
-	for _, c := range []struct {
-		subject string
-		change  func(*record.Load)
-	}{
-		{"redquorum-noguard", func(l *record.Load) {}},
-		{"redquorum-noguard", func(l *record.Load) { l.Names, l.Callers = "single", 8 }},
-		{"redquorum-noguard", func(l *record.Load) { l.Rate = 200 }},
-		{"redquorum-noguard", func(l *record.Load) { l.Held = 50 }},
-		{"limit", func(l *record.Load) {}},
-	} {
-		job := jobOf(c.subject)
-		job.URLs = f.URLs()
-		job.Load.TTL = time.Minute // which bounds the wait for slow nodes too
-		job.Load.Warmup = 50 * time.Millisecond
-		c.change(&job.Load)
-		got, err := run(t, job)
-		for err == nil && got.Cycles == 0 && job.Load.Duration < time.Minute { // a busy machine may have had no time for one
-			job.Load.Duration *= 4
-			got, err = run(t, job)
-		}
-		require.NoError(t, err)
-		assert.Positive(t, got.Cycles)
-		assert.Zero(t, got.Violations, got.Violation)
-		if job.Load.Names == "single" {
-			assert.Positive(t, got.Checked)
-		}
-		if job.Load.Held > 0 {
-			assert.Equal(t, 50, got.Held.Wanted)
-			assert.Positive(t, got.Held.Acquired, "each is asked for once, and a busy machine misses some")
-			assert.Zero(t, got.Held.Lost)
-		}
-	}
 }

@@ -30,12 +30,9 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func start(t *testing.T) fleet.Fleet { return startKind(t, fleet.Process) }
-
-func startKind(t *testing.T, kind fleet.Kind) fleet.Fleet {
+func start(t *testing.T) fleet.Fleet {
 	t.Helper()
-	f := need.Servers(t, kind, fleet.Options{Nodes: 5, Volatile: kind == fleet.Process})
-	return f
+	return need.Servers(t, fleet.Process, fleet.Options{Nodes: 5, Volatile: true})
 }
 
 // libraries are the subjects but for the limit.
