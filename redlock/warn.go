@@ -19,7 +19,8 @@ type warning struct {
 //
 // A lock that is well is never warned of. It is renewed at a third of its TTL, so d is at most two
 // thirds of the TTL, less Drift(TTL) and the node timeout that a renewal may take: 6.06 s with the
-// defaults. More is an error. With NewGroups this holds for the TTL of the Locker, too.
+// defaults. More is an error, and Locker.MostWarning tells it. With NewGroups this holds for the TTL
+// of the Locker, too.
 //
 // warn has a goroutine of its own, and can still run when the lock is released. A lock that is gone
 // from a majority of nodes ends without a warning.
@@ -38,11 +39,29 @@ func WarnBefore(d time.Duration, warn func(*Lock)) Option {
 	}}
 }
 
+// MostWarning returns the most that WarnBefore takes for a lock with these options. It is zero if such
+// a lock cannot be warned of, because its TTL is too short, or if the options are refused.
+func (l *Locker) MostWarning(opts ...Option) time.Duration {
+	c, err := l.settings.with(opts)
+	switch {
+	case err != nil:
+		return 0
+	case c.isGrouped: // a lock ends with its Locker's presence
+		return min(c.mostWarning(), l.settings.mostWarning())
+	}
+	return c.mostWarning()
+}
+
+// mostWarning is what a lock with these settings can have left, before it is renewed, although it is well.
+func (s *settings) mostWarning() time.Duration {
+	return max(0, s.TTL*2/3-Drift(s.TTL)-s.Timeout)
+}
+
 // checkWarning refuses a warning that a lock with these settings would get although it is well.
 func (s *settings) checkWarning(w *warning) error {
-	if most := s.TTL*2/3 - Drift(s.TTL) - s.Timeout; w != nil && w.before > most {
+	if w != nil && w.before > s.mostWarning() {
 		return fmt.Errorf("redlock: option WarnBefore(%v): must be at most %v with a TTL of %v and a node timeout of %v: "+
-			"a lock that is well can have so little left before it is renewed", w.before, max(0, most), s.TTL, s.Timeout)
+			"a lock that is well can have so little left before it is renewed", w.before, s.mostWarning(), s.TTL, s.Timeout)
 	}
 	return nil
 }

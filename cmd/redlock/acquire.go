@@ -171,8 +171,13 @@ func (a *acquisition) acquire(ctx context.Context, l *redlock.Locker, names []st
 	if a.fair {
 		opts = append(opts, redlock.Fair())
 	}
-	if warn := a.warning(); a.warned != nil && l.Check(warn) == nil { // else the TTL is too short
-		opts = append(opts, warn)
+	if a.warned != nil { // when half of the TTL is left, or less if a lock that is well can have so little
+		opts = append(opts, redlock.WarnBefore(min(a.ttl/2, l.MostWarning()), func(*redlock.Lock) {
+			select {
+			case a.warned <- struct{}{}:
+			default:
+			}
+		}))
 	}
 	if a.noWait {
 		ask := func() (*redlock.Lock, error) { return a.tryAcquire(ctx, l, names, opts) }
@@ -197,18 +202,6 @@ func (a *acquisition) acquire(ctx context.Context, l *redlock.Locker, names []st
 		return l.AcquireAll(ctx, names, opts...)
 	}
 	return l.Acquire(ctx, names[0], opts...)
-}
-
-// warning is the option for a warning when half of the TTL is left, or less if a lock that is well can have so little.
-func (a *acquisition) warning() redlock.Option {
-	timeout := cmp.Or(a.nodeTimeout, min(500*time.Millisecond, a.ttl/2))
-	left := min(a.ttl/2, a.ttl*2/3-redlock.Drift(a.ttl)-timeout)
-	return redlock.WarnBefore(left, func(*redlock.Lock) {
-		select {
-		case a.warned <- struct{}{}:
-		default:
-		}
-	})
 }
 
 // tryAcquire does not wait for a holder. It tries again where too few servers answer, because a hiccup

@@ -196,12 +196,7 @@ func (s *Server) ask(ctx context.Context, of *session, a *attempt) (*redlock.Loc
 // that is well can have so little. Zero: it cannot be warned.
 func (s *Server) risk(of *wish) time.Duration {
 	ttl := millis(of.TTL)
-	for risk := ttl / 2; risk >= ttl/8; risk /= 2 {
-		if s.locker.Check(redlock.TTL(ttl), redlock.WarnBefore(risk, func(*redlock.Lock) {})) == nil {
-			return risk
-		}
-	}
-	return 0
+	return min(ttl/2, s.locker.MostWarning(redlock.TTL(ttl)))
 }
 
 // warning is the option that tells a session's client that a lock of it is at risk.
