@@ -66,7 +66,7 @@ func (y *surveyor) look(ctx context.Context) (*serve.Survey, error) {
 			}
 		}
 		for _, n := range h.Servers {
-			s := serve.ServerState{Server: n.Name, Group: y.sets[i].group, Findings: []serve.Finding{}}
+			s := serve.ServerState{Server: n.Name, Group: y.sets[i].group, Findings: []doctor.Finding{}}
 			if n.Err != nil {
 				s.Error = plain.Harmless(n.Err.Error())
 			}
@@ -152,9 +152,7 @@ func (e *examination) addTo(s *serve.ServerState) {
 				Ahead: t.Offset.Microseconds(), Within: t.Uncertainty.Microseconds(),
 			}
 		}
-		for _, f := range g.Nodes[at].Findings {
-			s.Findings = append(s.Findings, serve.Finding{Severity: f.Severity.String(), Check: f.Check, Found: f.Found, Means: f.Means, Do: f.Do})
-		}
+		s.Findings = append(s.Findings, g.Nodes[at].Findings...)
 	}
 }
 

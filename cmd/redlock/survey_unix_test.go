@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	tr "github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/internal/doctor"
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/holdings"
 	"github.com/redquorum/redquorum/internal/protocol"
@@ -80,7 +81,7 @@ func TestThePageShowsWhatServersHold(t *testing.T) {
 		assert.Positive(t, s.Timing.Trip)
 		assert.Positive(t, s.Timing.Within)
 		for _, check := range []string{"latency", "clock"} {
-			assert.True(t, slices.ContainsFunc(s.Findings, func(f serve.Finding) bool { return f.Check == check }), "%s: %s", s.Server, check)
+			assert.True(t, slices.ContainsFunc(s.Findings, func(f doctor.Finding) bool { return f.Check == check }), "%s: %s", s.Server, check)
 		}
 	}
 	assert.Equal(t, "web-3", locks["fenced"].Owner)

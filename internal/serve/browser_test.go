@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/internal/doctor"
 	"github.com/redquorum/redquorum/internal/need"
 )
 
@@ -188,12 +189,12 @@ func TestThePage(t *testing.T) {
 		read, job := held("read", "1"), held("job", "1")
 		read.Kind, read.Readers = "shared", Members{1, []Member{{ID: "0", Owner: "web-2"}}}
 		job.Waiters = Members{2, []Member{{ID: "0123"}, {ID: "4567"}}}
-		note := Finding{Severity: "note", Check: "persistence", Found: "it writes no append-only file"}
+		note := doctor.Finding{Severity: doctor.Note, Check: "persistence", Found: "it writes no append-only file"}
 		page := &Page{Look: func(context.Context) (*Survey, error) {
 			return &Survey{Locks: []LockState{read, job}, Servers: []ServerState{
-				{Server: "a", Findings: []Finding{note}, Timing: &Timing{Trip: 410, Longest: 2360, Ahead: -12, Within: 30}},
-				{Server: "b", Findings: []Finding{{Severity: "note", Check: "latency"}}, Timing: &Timing{Trip: 210_000, Longest: 12_000_000, Ahead: -2_000_000, Within: 40}},
-				{Server: "c", Error: "refused", Findings: []Finding{{Severity: "warning", Check: "reachable", Found: "refused"}}},
+				{Server: "a", Findings: []doctor.Finding{note}, Timing: &Timing{Trip: 410, Longest: 2360, Ahead: -12, Within: 30}},
+				{Server: "b", Findings: []doctor.Finding{{Severity: doctor.Note, Check: "latency"}}, Timing: &Timing{Trip: 210_000, Longest: 12_000_000, Ahead: -2_000_000, Within: 40}},
+				{Server: "c", Error: "refused", Findings: []doctor.Finding{{Severity: doctor.Warning, Check: "reachable", Found: "refused"}}},
 			}}, nil
 		}}
 		page.events.add(time.Now(), Event{Lock: "job", What: "held"})

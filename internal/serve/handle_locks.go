@@ -3,8 +3,8 @@ package serve
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
-	"strconv"
 	"sync"
 	"time"
 
@@ -216,8 +216,7 @@ func (s *Server) showLease(w http.ResponseWriter, r *request, l *lease) error {
 	if err != nil {
 		return err
 	}
-	write(w, http.StatusOK, a)
-	return nil
+	return write(w, http.StatusOK, a)
 }
 
 // extend answers POST /v1/locks/{lease}/extend.
@@ -250,25 +249,19 @@ func inspected(r *request) ([]string, error) {
 
 // inspect answers GET /v1/locks?name=NAME.
 func (s *Server) inspect(w http.ResponseWriter, r *request) error {
-	q := r.URL.Query()
-	name := q.Get("name")
-	permits := 1
-	if text := q.Get("permits"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 {
-			return bad("permits=%s: how many may hold it at the same time is wanted", text)
-		}
-		permits = n
+	name := r.URL.Query().Get("name")
+	permits, err := r.number("permits", 1, "how many may hold it at the same time")
+	if err != nil {
+		return err
 	}
-	found, err := s.locker.InspectPermits(r.Context(), name, permits)
+	found, err := s.locker.InspectPermits(r.Context(), name, int(min(permits, math.MaxInt32)))
 	var vote *redlock.QuorumError
 	if err != nil && !errors.As(err, &vote) && !errors.Is(err, redlock.ErrClosed) {
 		return blame(err)
 	} else if err != nil {
 		return err
 	}
-	write(w, http.StatusOK, inspectionOf(name, found))
-	return nil
+	return write(w, http.StatusOK, inspectionOf(name, found))
 }
 
 // inspectionOf returns who holds a lock, of which each permit was looked at.

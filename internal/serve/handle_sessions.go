@@ -42,12 +42,11 @@ func (s *Server) newSession(w http.ResponseWriter, r *request) error {
 	}
 	a.Session = of.id
 	w.Header().Set("Location", "/v1/session")
-	write(w, http.StatusCreated, a)
-	return nil
+	return write(w, http.StatusCreated, a)
 }
 
 func (s *Server) openSession(r *request, wanted sessionWish, isLone bool) (*session, error) {
-	if _, err := duration("ttl_ms", wanted.TTL, leastTTL, mostTTL); err != nil {
+	if err := between("ttl_ms", wanted.TTL, leastTTL, mostTTL); err != nil {
 		return nil, err
 	}
 	if err := s.locker.Check(redlock.Owner(wanted.Owner)); err != nil {
@@ -115,8 +114,7 @@ func (s *Server) showSession(w http.ResponseWriter, r *request, of *session) err
 	if err != nil {
 		return err
 	}
-	write(w, http.StatusOK, state)
-	return nil
+	return write(w, http.StatusOK, state)
 }
 
 // await returns when the state is not the one that the client has seen, or after a time.

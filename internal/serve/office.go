@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strconv"
 	"sync"
 	"time"
 
@@ -29,20 +28,21 @@ type office struct {
 	log  func(string)
 	stop context.CancelFunc // ends the campaign
 	done chan struct{}      // closed when the campaign has ended and its lock is released
-	ends chan struct{}      // closed when the server ends
 
 	mu      sync.Mutex
+	ends    context.Context // ends by cancel under mu, when the server does
+	cancel  context.CancelFunc
 	leading *leading      // nil: it does not lead
 	told    time.Time     // until when a program has been told that it leads
 	changed chan struct{} // closed when token changes
-	ending  bool
 }
 
 // leading is a term of office.
 type leading struct {
 	election.Term
-	over     bool          // no program is told any more that it leads
-	resigned chan struct{} // closed when the program has ended its work
+	over     bool            // no program is told any more that it leads
+	resigned context.Context // ends when the program has ended its work
+	resign   context.CancelFunc
 }
 
 // A leaderAnswer says whether a program leads.
@@ -59,10 +59,8 @@ func newOffice(locker *redlock.Locker, c *Config) *office {
 		return nil
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	o := &office{
-		id: c.Candidate, ttl: c.TTL, log: c.Log, stop: stop,
-		done: make(chan struct{}), ends: make(chan struct{}), changed: make(chan struct{}),
-	}
+	o := &office{id: c.Candidate, ttl: c.TTL, log: c.Log, stop: stop, done: make(chan struct{}), changed: make(chan struct{})}
+	o.ends, o.cancel = context.WithCancel(context.Background())
 	go o.campaign(ctx, election.New(locker, c.Office, redlock.TTL(c.TTL)))
 	return o
 }
@@ -96,22 +94,23 @@ func (o *office) campaign(ctx context.Context, e *election.Election) {
 // lead leads until the term is lost, is resigned, or the server ends.
 func (o *office) lead(ctx context.Context, t election.Term) error {
 	l := o.begin(t)
+	defer l.resign()
 	select {
 	case <-ctx.Done():
-	case <-l.resigned:
-	case <-o.ends:
+	case <-l.resigned.Done():
+	case <-o.ends.Done():
 	}
 	timer := time.NewTimer(time.Until(o.finish(l)))
 	defer timer.Stop()
 	select { // the lock is released when this function returns
 	case <-ctx.Done():
-	case <-l.resigned:
+	case <-l.resigned.Done():
 	case <-timer.C:
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.leading = nil
-	if !o.ending {
+	if o.ends.Err() == nil {
 		return nil
 	}
 	if ctx.Err() != nil {
@@ -124,9 +123,11 @@ func (o *office) lead(ctx context.Context, t election.Term) error {
 func (o *office) begin(t election.Term) *leading {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.leading = &leading{Term: t, over: o.ending, resigned: make(chan struct{})}
+	l := &leading{Term: t, over: o.ends.Err() != nil}
+	l.resigned, l.resign = context.WithCancel(context.Background())
+	o.leading = l
 	o.changes()
-	return o.leading
+	return l
 }
 
 // finish has no program told any more that it leads. It returns until when one has been told so.
@@ -193,7 +194,7 @@ func (o *office) await(r *request, seen int64, limit time.Duration) {
 	if token != 0 {
 		limit = min(limit, o.ttl/3)
 	}
-	if o.ending {
+	if o.ends.Err() != nil {
 		limit = min(limit, time.Second)
 	}
 	o.mu.Unlock()
@@ -208,23 +209,14 @@ func (o *office) resign(token int64) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	l := o.leading
-	if l == nil || l.Token() != token || isClosed(l.resigned) {
+	if l == nil || l.Token() != token || l.resigned.Err() != nil {
 		return false
 	}
 	o.told = time.Time{}
 	l.over = true
-	close(l.resigned)
+	l.resign()
 	o.changes()
 	return true
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }
 
 // end has no program told any more that it leads, and gives the term back when those that have been told
@@ -235,16 +227,15 @@ func (o *office) end() {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.ending {
+	if o.ends.Err() != nil {
 		return
 	}
-	o.ending = true
+	o.cancel()
 	if o.leading == nil {
 		o.stop()
 	} else {
 		o.leading.over = true
 	}
-	close(o.ends)
 	o.changes()
 }
 
@@ -294,17 +285,17 @@ func (s *Server) showLeader(w http.ResponseWriter, r *request) error {
 		}
 	}
 	a := s.office.tell(r.since)
-	write(w, statusOf(a.Leader), a)
-	return nil
+	return write(w, statusOf(a.Leader), a)
 }
 
 // resign answers DELETE /leader?token=N.
 func (s *Server) resign(w http.ResponseWriter, r *request) error {
-	text := r.URL.Query().Get("token")
-	token, err := strconv.ParseInt(text, 10, 64)
+	token, err := r.number("token", 0, "the token of the term that is resigned")
 	switch {
 	case err != nil:
-		return bad("token=%s: the token is wanted of the term that is resigned", text)
+		return err
+	case token == 0:
+		return bad("token=TOKEN is missing: that of the term that is resigned")
 	case !s.office.resign(token):
 		return errTermOver
 	}

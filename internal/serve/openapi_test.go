@@ -157,9 +157,9 @@ func TestEachParameterIsDescribed(t *testing.T) {
 		}
 		text, err := os.ReadFile(name)
 		require.NoError(t, err)
-		for _, m := range regexp.MustCompile(`(r\.Header|q|Query\(\))\.Get\("?([\w-]+)"?\)`).FindAllStringSubmatch(string(text), -1) {
-			in := map[string]string{"r.Header": "header ", "q": "query ", "Query()": "query "}[m[1]]
-			asked[in+strings.Replace(m[2], "sessionHeader", sessionHeader, 1)] = true
+		for _, m := range regexp.MustCompile(`(r\.Header|q|Query\(\)|r)\.(?:Get|number)\(("[\w-]+"|sessionHeader)[,)]`).FindAllStringSubmatch(string(text), -1) {
+			in := map[string]string{"r.Header": "header ", "q": "query ", "Query()": "query ", "r": "query "}[m[1]]
+			asked[in+strings.Trim(strings.Replace(m[2], "sessionHeader", sessionHeader, 1), `"`)] = true
 		}
 	}
 	for _, standard := range []string{"Accept", "Authorization", "Content-Type", "Origin"} { // which OpenAPI has no parameters for

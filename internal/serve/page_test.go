@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/internal/doctor"
 	"github.com/redquorum/redquorum/redlock"
 	"github.com/redquorum/redquorum/redlocktest"
 )
@@ -30,7 +31,7 @@ func held(name, holder string) LockState {
 // showing returns a Look that shows these locks.
 func showing(locks ...LockState) func(context.Context) (*Survey, error) {
 	return func(context.Context) (*Survey, error) {
-		return &Survey{Locks: append([]LockState{}, locks...), Servers: []ServerState{{Server: "a", Findings: []Finding{}}}}, nil
+		return &Survey{Locks: append([]LockState{}, locks...), Servers: []ServerState{{Server: "a", Findings: []doctor.Finding{}}}}, nil
 	}
 }
 
@@ -237,23 +238,25 @@ func TestClientsAreShownOnce(t *testing.T) {
 // TestHealthIsAWord, whatever else is found.
 func TestHealthIsAWord(t *testing.T) {
 	t.Parallel()
-	latency := Finding{Check: "latency", Severity: "ok"}
-	of := func(check, severity string) []Finding { return []Finding{latency, {Check: check, Severity: severity}} }
+	latency := doctor.Finding{Check: "latency", Severity: doctor.OK}
+	of := func(check string, severity doctor.Severity) []doctor.Finding {
+		return []doctor.Finding{latency, {Check: check, Severity: severity}}
+	}
 	for _, c := range []struct {
 		server   ServerState
 		expected string
 	}{
 		{ServerState{}, ""},
-		{ServerState{Error: "refused", Findings: of("quarantine", "warning")}, "down"},
+		{ServerState{Error: "refused", Findings: of("quarantine", doctor.Warning)}, "down"},
 		{ServerState{Error: "refused"}, "down"},
-		{ServerState{Findings: of("reachable", "warning")}, "slow"},
-		{ServerState{Findings: of("quarantine", "warning")}, "in quarantine"},
-		{ServerState{Findings: of("quarantine", "note")}, "well"},
-		{ServerState{Findings: of("latency", "note")}, "slow"},
-		{ServerState{Findings: of("latency", "warning")}, "slow"},
-		{ServerState{Findings: of("role", "fatal")}, "unfit"},
-		{ServerState{Findings: of("persistence", "note")}, "well"},
-		{ServerState{Findings: of("memory", "warning")}, "well"},
+		{ServerState{Findings: of("reachable", doctor.Warning)}, "slow"},
+		{ServerState{Findings: of("quarantine", doctor.Warning)}, "in quarantine"},
+		{ServerState{Findings: of("quarantine", doctor.Note)}, "well"},
+		{ServerState{Findings: of("latency", doctor.Note)}, "slow"},
+		{ServerState{Findings: of("latency", doctor.Warning)}, "slow"},
+		{ServerState{Findings: of("role", doctor.Fatal)}, "unfit"},
+		{ServerState{Findings: of("persistence", doctor.Note)}, "well"},
+		{ServerState{Findings: of("memory", doctor.Warning)}, "well"},
 	} {
 		assert.Equal(t, c.expected, c.server.health(), "%+v", c.server)
 	}

@@ -58,6 +58,5 @@ func (s *Server) isReady() bool {
 // showReady answers GET /readyz.
 func (s *Server) showReady(w http.ResponseWriter, _ *request) error {
 	status := statusOf(s.isReady())
-	write(w, status, map[string]bool{"ready": status == http.StatusOK})
-	return nil
+	return write(w, status, map[string]bool{"ready": status == http.StatusOK})
 }

@@ -150,8 +150,8 @@ func (p *problem) write(w http.ResponseWriter) {
 	write(w, p.Status, p)
 }
 
-// write answers with a body. An error is the client's, who has left.
-func write(w http.ResponseWriter, status int, body any) {
+// write answers with a body, and returns no error, for handlers to end with it: one is the client's, who has left.
+func write(w http.ResponseWriter, status int, body any) error {
 	h := w.Header()
 	if h.Get("Content-Type") == "" {
 		h.Set("Content-Type", "application/json")
@@ -160,6 +160,7 @@ func write(w http.ResponseWriter, status int, body any) {
 	within(w, answerWithin)
 	w.WriteHeader(status)
 	json.NewEncoder(w).Encode(body)
+	return nil
 }
 
 // within bounds how long a client may take to read: what it does not read keeps its session from ending.

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redquorum/redquorum/internal/rights"
@@ -74,35 +73,29 @@ func (e *Event) isFor(c *rights.Client) bool {
 	return e.Lock == "" || c.MayAll(rights.Look) || c.May(rights.Look, e.Lock) && !strings.Contains(e.Lock, ", ")
 }
 
-// Refusals count refused requests by the label of the client, which is empty for one that is not known. They are
-// safe for concurrent use.
+// Refusals are the refused requests of a client.
 type refusals struct {
-	mu    sync.Mutex
-	count map[string]int64
-	told  map[string]time.Time
+	count int64
+	told  time.Time // when the log had one
 }
 
 // toldEvery is how often the log has a refusal of the same client.
 const toldEvery = time.Minute
 
-// refused counts a refusal, and logs it.
+// refused counts a refusal by the label of the client, which is empty for one that is not known, and logs it.
 func (s *Server) refused(label, text string) {
-	if s.refusals.add(label) {
+	s.refusing.Lock()
+	of := s.refusals[label]
+	of.count++
+	isTold := time.Since(of.told) < toldEvery
+	if !isTold {
+		of.told = time.Now()
+	}
+	s.refusals[label] = of
+	s.refusing.Unlock()
+	if !isTold {
 		s.config.Log("refused: " + text)
 	}
-}
-
-// add counts a refusal, and reports whether it is to be logged.
-func (r *refusals) add(label string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.count[label]++
-	last, isTold := r.told[label]
-	if isTold && time.Since(last) < toldEvery {
-		return false
-	}
-	r.told[label] = time.Now()
-	return true
 }
 
 // showMetrics answers GET /metrics, in the text format of Prometheus. Refusals of other clients are for those who
@@ -122,12 +115,12 @@ func (s *Server) showMetrics(w http.ResponseWriter, r *request) error {
 	}
 	gauge("rights_wrong", wrong)
 	text.WriteString("# TYPE redlock_serve_refused_total counter\n")
-	s.refusals.mu.Lock()
-	for _, label := range slices.Sorted(maps.Keys(s.refusals.count)) {
+	s.refusing.Lock()
+	for _, label := range slices.Sorted(maps.Keys(s.refusals)) {
 		if label == r.client.Label || r.client.MayAll(rights.Look) {
-			fmt.Fprintf(&text, "redlock_serve_refused_total{client=%q} %d\n", label, s.refusals.count[label])
+			fmt.Fprintf(&text, "redlock_serve_refused_total{client=%q} %d\n", label, s.refusals[label].count)
 		}
 	}
-	s.refusals.mu.Unlock()
+	s.refusing.Unlock()
 	return fixed("text/plain; version=0.0.4; charset=utf-8", []byte(text.String()))(w, r)
 }

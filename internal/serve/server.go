@@ -33,7 +33,8 @@ type Server struct {
 	office *office // nil without Config.Office
 	ready  readiness
 
-	refusals refusals
+	refusing sync.Mutex
+	refusals map[string]refusals // by the labels of clients; guarded by refusing
 
 	waiting context.Context // of those who wait for a lock; ends when the server does
 	end     context.CancelFunc
@@ -49,8 +50,7 @@ func New(locker *redlock.Locker, c Config) *Server {
 	c.Limits.Sessions = cmp.Or(c.Limits.Sessions, 10_000)
 	c.Limits.Leases = cmp.Or(c.Limits.Leases, 1_000)
 	c.Limits.Total = cmp.Or(c.Limits.Total, 100_000)
-	s := &Server{locker: locker, config: c, table: newTable(c.Limits)}
-	s.refusals.count, s.refusals.told = map[string]int64{}, map[string]time.Time{}
+	s := &Server{locker: locker, config: c, table: newTable(c.Limits), refusals: map[string]refusals{}}
 	s.waiting, s.end = context.WithCancel(context.Background())
 	if c.Page != nil {
 		c.Page.start(s.waiting, s.table)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/redquorum/redquorum/internal/doctor"
 )
 
 // A Survey is what the servers hold, and how they are, at one moment. It is what the page shows, and
@@ -72,12 +74,12 @@ type HeldKey struct {
 // A ServerState is how one server is. The findings are those of "redlock doctor", which are some
 // seconds old.
 type ServerState struct {
-	Server   string    `json:"server"`
-	Group    string    `json:"group,omitempty"`
-	Error    string    `json:"error,omitempty"` // why it did not answer this time
-	Health   string    `json:"health"`          // in a word, which the Server makes of the rest: see health
-	Timing   *Timing   `json:"timing,omitempty"`
-	Findings []Finding `json:"findings"`
+	Server   string           `json:"server"`
+	Group    string           `json:"group,omitempty"`
+	Error    string           `json:"error,omitempty"` // why it did not answer this time
+	Health   string           `json:"health"`          // in a word, which the Server makes of the rest: see health
+	Timing   *Timing          `json:"timing,omitempty"`
+	Findings []doctor.Finding `json:"findings"`
 }
 
 // A Timing is what "redlock doctor" has measured, in microseconds.
@@ -91,34 +93,24 @@ type Timing struct {
 // health says in a word or two how a server is, for people: its findings say more. It is empty where that
 // is not known yet.
 func (s *ServerState) health() string {
-	isThere := func(check string, severities ...string) bool {
-		return slices.ContainsFunc(s.Findings, func(f Finding) bool {
+	isThere := func(check string, severities ...doctor.Severity) bool {
+		return slices.ContainsFunc(s.Findings, func(f doctor.Finding) bool {
 			return (check == "" || f.Check == check) && slices.Contains(severities, f.Severity)
 		})
 	}
 	switch {
 	case s.Error != "":
 		return "down"
-	case isThere("", "fatal"):
+	case isThere("", doctor.Fatal):
 		return "unfit"
-	case isThere("quarantine", "warning"):
+	case isThere("quarantine", doctor.Warning):
 		return "in quarantine"
-	case isThere("latency", "note", "warning"), isThere("reachable", "warning"): // it answers, and did not in time
+	case isThere("latency", doctor.Note, doctor.Warning), isThere("reachable", doctor.Warning): // it answers, and did not in time
 		return "slow"
 	case len(s.Findings) == 0:
 		return ""
 	}
 	return "well"
-}
-
-// A Finding is one thing that was looked at. Its checks are those of "redlock doctor": latency is the
-// round trip, quarantine whether it has a vote, clock how its clock differs.
-type Finding struct {
-	Severity string `json:"severity"`
-	Check    string `json:"check"`
-	Found    string `json:"found"`
-	Means    string `json:"means,omitempty"`
-	Do       string `json:"do,omitempty"`
 }
 
 // sort puts what needs a look before what is as it should be.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -116,19 +115,19 @@ func (s *Server) survey(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	q := r.URL.Query()
 	var from, after int64
 	count := int64(usualLocks)
 	for field, into := range map[string]*int64{"from": &from, "count": &count, "events_after": &after} {
-		if text := q.Get(field); text != "" {
-			if *into, err = strconv.ParseInt(text, 10, 64); err != nil || *into < 0 {
-				return bad("%s=%s: a whole number is wanted", field, text)
-			}
+		if *into, err = r.number(field, *into, "a whole number"); err != nil {
+			return err
+		} else if *into < 0 {
+			return bad("%s=%d: a whole number is wanted", field, *into)
 		}
 	}
 	if count > mostLocks {
 		return bad("count=%d must be at most %d", count, mostLocks)
 	}
+	q := r.URL.Query()
 	ctx := r.Context()
 	if wait > 0 {
 		var cancel context.CancelFunc
@@ -147,8 +146,7 @@ func (s *Server) survey(w http.ResponseWriter, r *request) error {
 	if name := q.Get("name"); name != "" {
 		a.Lock = s.lockView(found, r.client, name)
 	}
-	write(w, http.StatusOK, a)
-	return nil
+	return write(w, http.StatusOK, a)
 }
 
 // view returns what a client may look at, with all locks that match.
@@ -261,8 +259,7 @@ func (s *Server) releaseByForce(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return newProblem(http.StatusConflict, kindConflict, err.Error())
 	}
-	write(w, http.StatusOK, map[string]string{"done": done})
-	return nil
+	return write(w, http.StatusOK, map[string]string{"done": done})
 }
 
 // asker says from where a request came, and by which right, for the log.

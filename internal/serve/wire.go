@@ -171,36 +171,42 @@ func inWordsOf(value *json.SemanticError) error {
 	return bad("%q: %s is wanted, not %s", field, wanted[value.GoType.String()], cmp.Or(string(value.JSONValue), kind))
 }
 
+// number returns a number in the query, or otherwise if it is not there.
+func (r *request) number(field string, otherwise int64, wanted string) (int64, error) {
+	text := r.URL.Query().Get(field)
+	if text == "" {
+		return otherwise, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, bad("%s=%s: %s is wanted", field, text, wanted)
+	}
+	return n, nil
+}
+
 // longPoll returns what a request says of how long it waits.
 func longPoll(r *request) (seen int64, wait time.Duration, err error) {
-	q := r.URL.Query()
-	if text := q.Get("seen"); text != "" {
-		if seen, err = strconv.ParseInt(text, 10, 64); err != nil {
-			return 0, 0, bad("seen=%s: the version is wanted that the last answer had", text)
-		}
-	} else if q.Has("wait_ms") {
+	if seen, err = r.number("seen", 0, "the version that the last answer had"); err != nil {
+		return 0, 0, err
+	}
+	n, err := r.number("wait_ms", 0, "a whole number of milliseconds")
+	switch q := r.URL.Query(); {
+	case q.Has("wait_ms") && q.Get("seen") == "":
 		return 0, 0, bad("wait_ms goes with seen=VERSION, which the last answer had")
+	case err == nil:
+		err = between("wait_ms", n, 0, maxWait)
 	}
-	if text := q.Get("wait_ms"); text != "" {
-		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			return 0, 0, bad("wait_ms=%s: a whole number of milliseconds is wanted", text)
-		}
-		if wait, err = duration("wait_ms", n, 0, maxWait); err != nil {
-			return 0, 0, err
-		}
-	}
-	return seen, wait, nil
+	return seen, millis(n), err
 }
 
 func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// duration returns a field that is a time, between least and most.
-func duration(field string, n int64, least, most time.Duration) (time.Duration, error) {
+// between returns what is wrong with a field that is a time, or nil.
+func between(field string, n int64, least, most time.Duration) error {
 	if n < least.Milliseconds() || n > most.Milliseconds() {
-		return 0, bad("%q: %d must be between %d and %d", field, n, least.Milliseconds(), most.Milliseconds())
+		return bad("%q: %d must be between %d and %d", field, n, least.Milliseconds(), most.Milliseconds())
 	}
-	return millis(n), nil
+	return nil
 }
 
 // check completes a wish and refuses what contradicts itself.
@@ -211,6 +217,7 @@ func (w *wish) check(ttl time.Duration) error {
 			w.Kind = "permits"
 		}
 	}
+	isForOne := len(w.Names) == 0 && w.Kind == "exclusive"
 	switch {
 	case w.Name == "" && len(w.Names) == 0:
 		return bad(`"name" is missing: which lock is wanted, or "names" for several`)
@@ -236,26 +243,20 @@ func (w *wish) check(ttl time.Duration) error {
 		return bad(`"fenced" is for one holder at a time: it excludes "kind" shared and "weight"`)
 	case w.Every != 0 && w.DayIn != "":
 		return bad(`"every_ms" and "every_day_in" exclude each other`)
-	case w.Every != 0 && (len(w.Names) > 0 || w.Kind != "exclusive"):
+	case w.Every != 0 && !isForOne:
 		return bad(`"every_ms" is for one name and "kind" exclusive`)
-	case w.DayIn != "" && (len(w.Names) > 0 || w.Kind != "exclusive"):
+	case w.DayIn != "" && !isForOne:
 		return bad(`"every_day_in" is for one name and "kind" exclusive`)
-	}
-	if w.DayIn != "" && w.ticks() == nil {
+	case w.DayIn != "" && w.ticks() == nil:
 		return bad(`"every_day_in": %q must be a name of the time zone database, such as Europe/Berlin, America/New_York or UTC`, w.DayIn)
 	}
-	if w.Every != 0 {
-		if _, err := duration("every_ms", w.Every, time.Second, year); err != nil {
-			return err
-		}
-	}
-	if w.TTL == 0 {
-		w.TTL = ttl.Milliseconds()
-	}
-	_, notTTL := duration("ttl_ms", w.TTL, time.Millisecond, year)
-	_, notWait := duration("wait_ms", w.Wait, 0, maxWait)
-	_, notHold := duration("max_hold_ms", w.MaxHold, 0, year)
-	return cmp.Or(notTTL, notWait, notHold)
+	w.TTL = cmp.Or(w.TTL, ttl.Milliseconds())
+	return cmp.Or(
+		between("every_ms", cmp.Or(w.Every, year.Milliseconds()), time.Second, year),
+		between("ttl_ms", w.TTL, time.Millisecond, year),
+		between("wait_ms", w.Wait, 0, maxWait),
+		between("max_hold_ms", w.MaxHold, 0, year),
+	)
 }
 
 // names returns those of the locks that are wanted, each once.
