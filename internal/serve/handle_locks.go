@@ -20,7 +20,9 @@ func (s *Server) wished(r *request) ([]string, error) {
 	if err := decode(r, &r.wish); err != nil {
 		return nil, err
 	}
-	return r.wish.names(), r.wish.check(s.config.TTL)
+	err := r.wish.check(s.config.TTL)
+	r.wish.risk = s.risk(&r.wish)
+	return r.wish.names(), err
 }
 
 // acquire answers POST /v1/locks.
@@ -120,7 +122,6 @@ func (s *Server) take(r *request, of *session, a *attempt) (*lease, error) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(s.waiting, cancel)()
-	a.risk = s.risk(wanted)
 	lock, err := s.ask(ctx, of, a)
 	var vote *redlock.QuorumError
 	switch {
@@ -181,7 +182,7 @@ func (s *Server) ask(ctx context.Context, of *session, a *attempt) (*redlock.Loc
 		ctx, cancel = context.WithTimeout(ctx, millis(wanted.Wait))
 		defer cancel()
 	}
-	opts := append(wanted.options(), of.warning(a.risk))
+	opts := append(wanted.options(), of.warning(wanted.risk))
 	if len(wanted.Names) > 0 {
 		return s.locker.AcquireAll(ctx, wanted.Names, opts...)
 	}

@@ -36,7 +36,7 @@ func (s *Server) newSession(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	defer of.leave()
-	a, err := of.state(r, false)
+	a, err := of.state(r)
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (s *Server) openSession(r *request, wanted sessionWish, isLone bool) (*sess
 
 // state returns how the session is, unless it has ended, or was left to another server, which does not know
 // what is told from then on.
-func (s *session) state(r *request, isEnding bool) (sessionAnswer, error) {
+func (s *session) state(r *request) (sessionAnswer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -66,7 +66,7 @@ func (s *session) state(r *request, isEnding bool) (sessionAnswer, error) {
 	case s.ended:
 		return sessionAnswer{}, errNoSession
 	}
-	a := sessionAnswer{TTL: s.ttl.Milliseconds(), Version: s.version, Ending: isEnding, Leases: []leaseAnswer{}}
+	a := sessionAnswer{TTL: s.ttl.Milliseconds(), Version: s.version, Ending: s.table.isClosed, Leases: []leaseAnswer{}}
 	for _, l := range s.leases {
 		a.Leases = append(a.Leases, l.answer(r))
 	}
@@ -79,7 +79,7 @@ func (l *lease) answer(r *request) leaseAnswer {
 	a := leaseAnswer{grant: l.granted, Held: l.lost == "", Lost: l.lost}
 	a.Lease = l.id
 	if a.Held {
-		a.ValidFor, a.AtRisk = r.validFor(l), l.lock.Remaining() <= l.risk
+		a.ValidFor, a.AtRisk = r.validFor(l), l.lock.Remaining() <= l.wish.risk
 		if end := r.since.Add(millis(a.ValidFor)); end.After(l.told) {
 			l.told = end
 		}
@@ -110,7 +110,7 @@ func (s *Server) showSession(w http.ResponseWriter, r *request, of *session) err
 	if wait > 0 {
 		of.await(r, seen, min(wait, of.pace()))
 	}
-	state, err := of.state(r, s.isEnding())
+	state, err := of.state(r)
 	if err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func (s *Server) stream(w http.ResponseWriter, r *request, of *session) error {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep it until it has some kilobytes
 	for time.Since(r.since) < streamFor {
-		state, err := of.state(r, s.isEnding())
+		state, err := of.state(r)
 		if errors.Is(err, errNoSession) {
 			fmt.Fprint(w, "event: end\ndata: {}\n\n")
 			return nil

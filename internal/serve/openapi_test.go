@@ -83,7 +83,7 @@ func TestEachFieldIsDescribed(t *testing.T) {
 	for name, of := range bodies {
 		fields, got := map[string]bool{}, map[string]bool{} // whether they have 64 bits
 		for _, f := range reflect.VisibleFields(of) {
-			if field, _, _ := strings.Cut(f.Tag.Get("json"), ","); !f.Anonymous {
+			if field, _, _ := strings.Cut(f.Tag.Get("json"), ","); !f.Anonymous && f.IsExported() {
 				fields[field] = f.Type.Kind() == reflect.Int64
 			}
 		}

@@ -103,13 +103,10 @@ func (w writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // Locks that are left expire when their process has ended. Closing the Locker would release them.
 func (s *Server) Close(ctx context.Context) (released, left int) {
 	s.once.Do(func() {
+		s.end()
 		end, _ := ctx.Deadline()
 		s.table.close(end)
-		s.end()
 		s.office.end()
-		for _, each := range s.table.all() {
-			each.change()
-		}
 	})
 	look := time.NewTicker(20 * time.Millisecond)
 	defer look.Stop()

@@ -48,18 +48,16 @@ type lease struct {
 	wish    *wish
 	granted grant
 	taken   time.Time
-	key     string        // the client's, of the attempt that got it
-	lost    string        // why it is held no more; guarded by the table, as what follows
-	told    time.Time     // until when the client may work by what it was told
-	value   string        // of a lock that the server has not adopted, and the next one may
-	risk    time.Duration // what is left of a lock that is at risk: one that is well has more
+	key     string    // the client's, of the attempt that got it
+	lost    string    // why it is held no more; guarded by the table, as what follows
+	told    time.Time // until when the client may work by what it was told
+	value   string    // of a lock that the server has not adopted, and the next one may
 }
 
 // An attempt is a wish that a client gave a key, so that asking again takes no second lock.
 type attempt struct {
 	wish  *wish
 	key   string        // empty: the client gave none
-	risk  time.Duration // of its lease
 	done  chan struct{} // closed when it is known what has become of it
 	lease *lease        // nil: nothing
 }
@@ -125,12 +123,15 @@ func (t *table) lease(id, client string) (*lease, error) {
 	return l, l.session.enterLocked()
 }
 
-// close lets nothing in from now on. The sessions that are there last until end, or for as long as they
-// like if it is zero.
+// close lets nothing in from now on, and tells clients so. The sessions that are there last until end, or for
+// as long as they like if it is zero.
 func (t *table) close(end time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.isClosed, t.end = true, end
+	for _, s := range t.sessions {
+		s.changes()
+	}
 }
 
 // left returns for how long a session with a TTL lasts at least, if no other request comes. The table must be
@@ -273,13 +274,6 @@ func (s *session) changes() {
 	s.changed = make(chan struct{})
 }
 
-// change is changes for a session that is not locked.
-func (s *session) change() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.changes()
-}
-
 // try returns the attempt that has a client's key: one of an earlier request, or a new one, whose
 // outcome the caller then tells by settle. It waits for one that is under way.
 func (s *session) try(ctx context.Context, key string, w *wish) (a *attempt, isNew bool, err error) {
@@ -335,7 +329,7 @@ func (s *session) add(lock *redlock.Lock, g grant, of *attempt) (*lease, error) 
 	if err := s.put(l); err != nil {
 		return nil, err
 	}
-	l.hold(lock, of.risk)
+	l.hold(lock)
 	return l, nil
 }
 
@@ -382,8 +376,8 @@ func (s *session) put(l *lease) error {
 }
 
 // hold has a lease have its lock. The session must be locked.
-func (l *lease) hold(lock *redlock.Lock, risk time.Duration) {
-	l.lock, l.risk = lock, risk
+func (l *lease) hold(lock *redlock.Lock) {
+	l.lock = lock
 	context.AfterFunc(lock.Context(), func() { l.end(context.Cause(lock.Context())) })
 }
 

@@ -148,16 +148,18 @@ func (s *Server) resumeLease(ctx context.Context, began time.Time, of *session, 
 	of.mu.Lock()
 	hasRoom := of.put(l) == nil
 	if hasRoom && l.key != "" {
-		of.attempts[l.key] = &attempt{wish: l.wish, key: l.key, done: closed, lease: l}
+		done := make(chan struct{})
+		close(done)
+		of.attempts[l.key] = &attempt{wish: l.wish, key: l.key, done: done, lease: l}
 	}
 	of.mu.Unlock()
 	if !hasRoom || l.lost != "" {
 		return
 	}
-	w := *from.Wish
+	l.wish.risk = s.risk(l.wish)
+	w := *l.wish
 	w.MaxHold = from.Hold
-	risk := s.risk(&w)
-	opts := append(w.options(), of.warning(risk))
+	opts := append(w.options(), of.warning(w.risk))
 	adopt := func() (*redlock.Lock, error) {
 		return s.locker.Adopt(context.WithoutCancel(ctx), l.granted.Names[0], from.Value, opts...)
 	}
@@ -168,7 +170,7 @@ func (s *Server) resumeLease(ctx context.Context, began time.Time, of *session, 
 	of.mu.Lock()
 	defer of.mu.Unlock()
 	if err == nil {
-		l.hold(lock, risk)
+		l.hold(lock)
 		return
 	}
 	l.lost = "the server was restarted: " + err.Error()
@@ -185,6 +187,3 @@ func pause(ctx context.Context) bool {
 	}
 	return ctx.Err() == nil
 }
-
-// closed is a channel that is.
-var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()

@@ -40,6 +40,8 @@ type wish struct {
 	MaxHold int64    `json:"max_hold_ms"`
 	Every   int64    `json:"every_ms"`
 	DayIn   string   `json:"every_day_in"` // a time zone
+
+	risk time.Duration // what is left of a lock that is at risk: one that is well has more
 }
 
 // A sessionWish is the body of a request for a session.
