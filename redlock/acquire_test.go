@@ -41,27 +41,6 @@ func TestAcquireAsksAllNodesAtOnce(t *testing.T) {
 	})
 }
 
-// TestAcquireRechecksValidityOnReturn: votes that came in time are worth nothing to a process that was paused before it
-// could look at them.
-func TestAcquireRechecksValidityOnReturn(t *testing.T) {
-	t.Parallel()
-	for pause, valid := range map[time.Duration]bool{validity - 1: true, validity: false} {
-		simulateCase(t, pause.String(), 5, func(t *testing.T, w *sim.World) {
-			l, c := open(t, w, redlock.TTL(ttl))
-			time.AfterFunc(leg, c.Pause)
-			time.AfterFunc(rtt+pause, c.Resume)
-			lock, err := l.TryAcquire(t.Context(), "x")
-			if valid {
-				require.NoError(t, err)
-				assert.Equal(t, time.Duration(1), lock.Remaining())
-				return
-			}
-			assert.Nil(t, lock)
-			assert.ErrorContains(t, err, "the votes came too late")
-		})
-	}
-}
-
 func TestAcquireWithAnEndedContextAsksNobody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -348,26 +327,6 @@ func TestAnOutageIsToldWhenPatienceIsOver(t *testing.T) {
 	}
 }
 
-// TestContentionIsWaitedOutBesideAnOutage: what is over counts no more, and a holder is no outage.
-func TestContentionIsWaitedOutBesideAnOutage(t *testing.T) {
-	simulate(t, 3, func(t *testing.T, w *sim.World) {
-		holder, _ := open(t, w)
-		held := take(t, holder, "x")
-		l, _ := open(t, w)
-		got := waits(t.Context(), t, l)
-		for range 3 { // of two seconds each
-			time.Sleep(2 * time.Second)
-			ill := w.Servers()[:2]
-			onEach(ill, (*sim.Server).Hang)
-			time.Sleep(2 * time.Second)
-			onEach(ill, (*sim.Server).Resume)
-		}
-		time.Sleep(time.Minute)
-		require.NoError(t, held.Release(t.Context()))
-		require.NoError(t, (<-got).Release(t.Context()))
-	})
-}
-
 // TestAnOutageIsToldToManyWhoWaitAtOnce: callers of one process who wait for one name are not told one after the other,
 // each after a try of its own. It says nothing of the next, who comes when the servers answer again.
 func TestAnOutageIsToldToManyWhoWaitAtOnce(t *testing.T) {
@@ -407,5 +366,25 @@ func TestABlipIsNoOutageForAReaderThatJoins(t *testing.T) {
 		}
 		second := waited(t, l, "x", redlock.Shared())
 		assert.Equal(t, first.Value(), second.Value())
+	})
+}
+
+// TestContentionIsWaitedOutBesideAnOutage: what is over counts no more, and a holder is no outage.
+func TestContentionIsWaitedOutBesideAnOutage(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		holder, _ := open(t, w)
+		held := take(t, holder, "x")
+		l, _ := open(t, w)
+		got := waits(t.Context(), t, l)
+		for range 3 { // of two seconds each
+			time.Sleep(2 * time.Second)
+			ill := w.Servers()[:2]
+			onEach(ill, (*sim.Server).Hang)
+			time.Sleep(2 * time.Second)
+			onEach(ill, (*sim.Server).Resume)
+		}
+		time.Sleep(time.Minute)
+		require.NoError(t, held.Release(t.Context()))
+		require.NoError(t, (<-got).Release(t.Context()))
 	})
 }

@@ -1,7 +1,6 @@
 package redlock_test
 
 import (
-	"math/rand/v2"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -89,54 +88,6 @@ func TestALockWithoutATokenIsNone(t *testing.T) {
 	})
 }
 
-// TestANodeWithAMadClockIsLeftBehind: the others settle on a number that it
-// does not accept, also where it answers before them.
-func TestANodeWithAMadClockIsLeftBehind(t *testing.T) {
-	for _, step := range []time.Duration{time.Hour, -time.Hour} {
-		simulateCase(t, step.String(), 5, func(t *testing.T, w *sim.World) {
-			w.Servers()[0].Step(step)
-			w.Servers()[1].Step(step)
-			net := sim.Fixed(leg)
-			net.Travel = func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
-				return leg * time.Duration(1+l.Node), false
-			}
-			w.SetNet(net)
-			last := int64(0)
-			for _, ahead := range []time.Duration{0, step, ttl, 0} {
-				k := take(t, fencing(t, w, ahead), "x")
-				assert.Greater(t, k.Fence(), last)
-				last = k.Fence()
-				require.NoError(t, k.Release(t.Context()))
-			}
-			assert.WithinDuration(t, time.Now(), time.UnixMicro(last), ttl)
-		})
-	}
-}
-
-// TestASplitTokenIsSettled: the proposal is at the edge of what nodes accept,
-// whose clocks differ, and there is no node to spare. No client is starved by it.
-func TestASplitTokenIsSettled(t *testing.T) {
-	for _, edge := range []time.Duration{-leg, 0, leg, 20 * leg} {
-		simulateCase(t, edge.String(), 5, func(t *testing.T, w *sim.World) {
-			for i, step := range []time.Duration{50, -50, 50, -50} {
-				w.Servers()[i].Step(step * time.Millisecond)
-			}
-			w.Servers()[4].Crash()
-			ahead, exact := fencing(t, w, ttl/6+edge), fencing(t, w, 0)
-			last := int64(0)
-			for range 10 {
-				for _, l := range []*redlock.Locker{ahead, exact} {
-					k := take(t, l, "x")
-					assert.Greater(t, k.Fence(), last)
-					last = k.Fence()
-					require.NoError(t, k.Release(t.Context()))
-					time.Sleep(rtt)
-				}
-			}
-		})
-	}
-}
-
 // TestWhoIsAloneReservesOneToken: what is reserved in vain can cost the next holder a round trip.
 func TestWhoIsAloneReservesOneToken(t *testing.T) {
 	t.Parallel()
@@ -162,31 +113,6 @@ func TestFenceIsZeroWithoutTheOption(t *testing.T) {
 		assert.Positive(t, take(t, l, "y", redlock.Fenced()).Fence())
 		isOnly(t, func() error { _, err := l.TryAcquire(t.Context(), "x", redlock.Fenced()); return err }(), redlock.ErrHeld)
 		isOnly(t, func() error { _, err := l.TryAcquire(t.Context(), "y"); return err }(), redlock.ErrHeld)
-	})
-}
-
-// TestATokenOutOfReachIsAQuarantine: a raise reaches above all that new servers may have
-// accepted two seconds after their birth. Shorter locks wait for that, as for a quarantine.
-func TestATokenOutOfReachIsAQuarantine(t *testing.T) {
-	const short = 500 * time.Millisecond
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		begin := time.Now()
-		plain, _ := guarded(t, w, redlock.TTL(short))
-		waited(t, plain, "x")
-		require.Less(t, time.Since(begin), 3*short)
-
-		l, _ := guarded(t, w, redlock.TTL(short), redlock.Fenced())
-		_, err := l.TryAcquire(t.Context(), "y")
-		isOnly(t, err, redlock.ErrNoQuorum)
-		assert.ErrorContains(t, err, "forgotten higher fencing tokens")
-		for _, left := range quarantined(err) {
-			if left > 0 { // not one that has only to be asked again
-				assert.InDelta(t, 2*time.Second-time.Since(begin), left, float64(short))
-			}
-		}
-		k := waited(t, l, "y")
-		assert.Positive(t, k.Fence())
-		assert.Less(t, time.Since(begin), 2*time.Second+short)
 	})
 }
 
@@ -286,27 +212,6 @@ func TestABlockIsNotJudged(t *testing.T) {
 			last = next
 		}
 		assert.Equal(t, 5, seen.take()["not judged"])
-	})
-}
-
-// TestTokensRiseWhoeverJudgesThem: clients whose clocks differ, some of whom leave it to the nodes.
-func TestTokensRiseWhoeverJudgesThem(t *testing.T) {
-	inUse(t, func(t *testing.T, w *sim.World) {
-		var ls []*redlock.Locker
-		for _, ahead := range []time.Duration{0, 900 * time.Millisecond, -900 * time.Millisecond, 1500 * time.Millisecond, time.Hour, -time.Hour} {
-			ls = append(ls, fencing(t, w, ahead, redlock.TTL(simtest.TTL), redlock.MemoryGuard(true)))
-		}
-		seen := watch(w)
-		last := int64(0)
-		for i := range 60 {
-			token := turn(t, ls[i*7%len(ls)])
-			assert.Greater(t, token, last)
-			last = token
-		}
-		n := seen.take()
-		assert.Positive(t, n["judged"])
-		assert.Positive(t, n["not judged"])
-		assert.Less(t, time.UnixMicro(last), time.Now().Add(4*time.Second))
 	})
 }
 

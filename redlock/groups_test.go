@@ -419,31 +419,6 @@ func TestAClientThatSleptThroughAChangeOfTheMap(t *testing.T) {
 	})
 }
 
-// TestServersOfAGroupAreReplaced while their clients work: a group with another prefix takes the place of the one that
-// has servers in common with it.
-func TestServersOfAGroupAreReplaced(t *testing.T) {
-	simulate(t, 9, func(t *testing.T, w *sim.World) {
-		old := openGroups(t, w, 1, []string{"a"})
-		lock := take(t, old, "job")
-		after := openGroups(t, w, 2, []string{"r"})
-		isOnly(t, errOf(after.TryAcquire(t.Context(), "job")), redlock.ErrMap)
-		changing := openGroups(t, w, 2, []string{"a-", "r+"})
-		isHeld(t, changing, "job")
-		require.NoError(t, lock.Release(t.Context()))
-		lock = take(t, changing, "job")
-		assert.Equal(t, 3, holding(w, "job"))
-		assert.Equal(t, 3, holding(w, "r:job"))
-		isHeld(t, old, "job")
-		require.NoError(t, old.Close())
-		time.Sleep(time.Minute)
-		isHeld(t, after, "job")
-		require.NoError(t, lock.Release(t.Context()))
-		w.Servers()[2].Vanish() // that has been replaced
-		take(t, after, "job")
-		assert.Equal(t, 3, holding(w, "r:job"))
-	})
-}
-
 // TestCloseEndsAllThatIsThere: locks in one group and in both, who waits in line, and who waits for a presence. A lock
 // ends before the presence is given back, because others may complete a change of the map then.
 func TestCloseEndsAllThatIsThere(t *testing.T) {
@@ -477,33 +452,6 @@ func TestCloseEndsAllThatIsThere(t *testing.T) {
 
 // presence is the key of the presence of clients that have a version.
 func presence(version int) string { return fmt.Sprint("redlock:map:", version) }
-
-// TestAllGroupsHaveAcceptedTheToken: a node of one group has accepted a higher one than those of the
-// others, and the group cannot agree on what comes after that at once.
-func TestAllGroupsHaveAcceptedTheToken(t *testing.T) {
-	simulate(t, 9, func(t *testing.T, w *sim.World) {
-		old := openGroups(t, w, 1, []string{"a"}, redlock.Fenced())
-		require.NoError(t, take(t, old, "x").Release(t.Context()))
-		changing := openGroups(t, w, 2, []string{"a-", "b+"}, redlock.Fenced())
-		require.NoError(t, take(t, changing, "x").Release(t.Context()))
-		set := func(s *sim.Server, ahead time.Duration) {
-			s.SetCounter("redlock:fence:{job}", float64(time.Now().Add(ahead).UnixMicro()))
-		}
-		set(w.Servers()[1], 1500*time.Millisecond)
-		for _, s := range serversOf(w, "b") {
-			set(s, time.Second)
-		}
-		time.AfterFunc(rtt+leg, w.Servers()[2].Hang)
-		lock := waited(t, changing, "job")
-		last := lock.Fence()
-		_ = lock.Release(t.Context())
-		w.Servers()[2].Resume()
-		time.Sleep(time.Second / 4)
-		w.Servers()[1].Vanish()
-		lock = waited(t, old, "job")
-		assert.Greater(t, lock.Fence(), last)
-	})
-}
 
 // TestTokensOfAPermitRiseThroughAChangeOfTheMap within its slot.
 func TestTokensOfAPermitRiseThroughAChangeOfTheMap(t *testing.T) {

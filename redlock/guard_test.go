@@ -333,6 +333,21 @@ func TestARecordThatMakesNoSenseIsTold(t *testing.T) {
 	})
 }
 
+// TestMaxTTLIsWhatAQuarantineLasts for clients that use shorter locks; a longer one is refused.
+func TestMaxTTLIsWhatAQuarantineLasts(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		long := settled(t, w, 1, redlock.TTL(10*ttl))[0]
+		k := take(t, long, "x", redlock.Renew(false))
+		cutOff(w, 0)
+		forget(w.Servers()...) // all of them: none is left to tell
+		short, _ := guarded(t, w, redlock.MaxTTL(10*ttl))
+		other := waited(t, short, "x")
+		assert.False(t, k.Valid())
+		assert.NoError(t, other.Release(t.Context()))
+		assert.ErrorContains(t, errOf(short.TryAcquire(t.Context(), "x", redlock.TTL(11*ttl))), "option TTL(1m50s): is above the MaxTTL, 1m40s")
+	})
+}
+
 // TestAQuarantineIsNeverCutShort by a client that knows of shorter locks only
 // and finds the record gone, but not the quarantine.
 func TestAQuarantineIsNeverCutShort(t *testing.T) {
@@ -347,20 +362,5 @@ func TestAQuarantineIsNeverCutShort(t *testing.T) {
 		other := waited(t, short, "x")
 		assert.False(t, k.Valid())
 		assert.NoError(t, other.Release(t.Context()))
-	})
-}
-
-// TestMaxTTLIsWhatAQuarantineLasts for clients that use shorter locks; a longer one is refused.
-func TestMaxTTLIsWhatAQuarantineLasts(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		long := settled(t, w, 1, redlock.TTL(10*ttl))[0]
-		k := take(t, long, "x", redlock.Renew(false))
-		cutOff(w, 0)
-		forget(w.Servers()...) // all of them: none is left to tell
-		short, _ := guarded(t, w, redlock.MaxTTL(10*ttl))
-		other := waited(t, short, "x")
-		assert.False(t, k.Valid())
-		assert.NoError(t, other.Release(t.Context()))
-		assert.ErrorContains(t, errOf(short.TryAcquire(t.Context(), "x", redlock.TTL(11*ttl))), "option TTL(1m50s): is above the MaxTTL, 1m40s")
 	})
 }

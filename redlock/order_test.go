@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -231,26 +230,6 @@ func TestFairnessCostsARoundTrip(t *testing.T) {
 	}
 }
 
-// TestOthersNeedNotBeFair: both kinds get the lock in the end, and those who do not
-// wait get it when it is free.
-func TestOthersNeedNotBeFair(t *testing.T) {
-	fair(t, func(t *testing.T, f *fairground) {
-		a, _ := open(t, f.World, redlock.Fair())
-		plain, _ := open(t, f.World)
-		f.queues(t.Context(), t, a, 0)
-		f.queues(t.Context(), t, plain, 1)
-		isHeld(t, plain, "x")
-		isHeld(t, a, "x")
-		f.free(t)
-		f.all.Wait()
-		assert.ElementsMatch(t, upTo(2), f.served)
-		time.Sleep(rtt)
-		lock := take(t, a, "x")
-		require.NoError(t, lock.Release(t.Context()))
-		synctest.Wait()
-	})
-}
-
 // A queueless is a node that keeps no queue.
 type queueless struct{ protocol.Node }
 
@@ -275,23 +254,6 @@ func withoutQueues(nodes []protocol.Node) {
 	for i, n := range nodes {
 		nodes[i] = queueless{n}
 	}
-}
-
-// TestAFairWaiterRestsWhereNoNodeKeepsAQueue, and hears of a release all the same.
-func TestAFairWaiterRestsWhereNoNodeKeepsAQueue(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		holder, _ := open(t, w, longest)
-		lock := take(t, holder, "x")
-		l, _ := on(t, w, withoutQueues, redlock.Fair(), longest)
-		r := recorded(w)
-		got := waits(t.Context(), t, l)
-		time.Sleep(10*time.Second + unaided/2)
-		assert.LessOrEqual(t, len(r.tries(1)), 56, "one in each of the longest waits, and some before")
-		start := time.Now()
-		require.NoError(t, lock.Release(t.Context()))
-		require.NoError(t, (<-got).Release(t.Context()))
-		assert.LessOrEqual(t, time.Since(start), hinted+5*rtt+2*rtt)
-	})
 }
 
 // TestTheOrderOutlivesAQuarantine: the first waiter rests while too few nodes have a vote, but never for so long that
@@ -336,6 +298,36 @@ func uneven(d time.Duration) sim.Net {
 		return d/2 + time.Duration(r.Int64N(int64(3*d/2))), false
 	}
 	return net
+}
+
+// TestAPausedWaiterKeepsNobodyWaiting though it is the first: the second takes the free lock, and the place of the
+// first.
+func TestAPausedWaiterKeepsNobodyWaiting(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		holder, _ := open(t, w, redlock.TTL(time.Hour))
+		f := &fairground{World: w, record: recorded(w), lock: take(t, holder, "x"), hold: apart}
+		var processes []*sim.Client
+		for i := range 5 {
+			l, process := open(t, w)
+			processes = append(processes, process)
+			f.queues(t.Context(), t, l, i)
+		}
+		processes[0].Pause()
+		last := f.free(t)
+		time.Sleep(5 * time.Second) // far more than they need
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		assert.Equal(t, []int{1, 2, 3, 4}, f.served)
+		for i, at := range f.at {
+			limit := called + 2*rtt
+			if i == 0 { // 20 ms until it looks, and six round trips for the first to take the lock
+				limit += 2*rtt + 6*rtt
+			}
+			assert.LessOrEqual(t, at.Sub(last), limit, "number %d", i)
+			last = at.Add(apart)
+		}
+		processes[0].Resume()
+	})
 }
 
 // TestALateAnswerDoesNotPartAWaiterFromTheOthers: it takes its place at the node where they have theirs, or goes back
@@ -409,85 +401,4 @@ func taking(t *testing.T, w *sim.World, callers []int, opts ...redlock.LockerOpt
 	all.Wait()
 	assert.LessOrEqual(t, unsure, 1)
 	return turns, longest
-}
-
-// TestWhoIsAloneForgetsItsRivals: a process that has met another once, and is alone since, has long turns again, in
-// which it lines up for nothing.
-func TestWhoIsAloneForgetsItsRivals(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		w.SetNet(sim.Fixed(near / 2))
-		l, rival := two(t, w)
-		bursts := func(n int) {
-			for range n {
-				for range 2 {
-					lock := waited(t, l, "x")
-					time.Sleep(2 * time.Millisecond)
-					require.NoError(t, lock.Release(t.Context()))
-				}
-				time.Sleep(100 * time.Millisecond)
-			}
-		}
-		lock := take(t, rival, "x")
-		time.AfterFunc(20*time.Millisecond, func() { assert.NoError(t, lock.Release(t.Context())) })
-		bursts(16)
-		record := recorded(w)
-		bursts(10)
-		assert.Empty(t, record.of(sim.Submitted, protocol.OpQueue))
-	})
-}
-
-// TestAPausedWaiterKeepsNobodyWaiting though it is the first: the second takes the free lock, and the place of the
-// first.
-func TestAPausedWaiterKeepsNobodyWaiting(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		holder, _ := open(t, w, redlock.TTL(time.Hour))
-		f := &fairground{World: w, record: recorded(w), lock: take(t, holder, "x"), hold: apart}
-		var processes []*sim.Client
-		for i := range 5 {
-			l, process := open(t, w)
-			processes = append(processes, process)
-			f.queues(t.Context(), t, l, i)
-		}
-		processes[0].Pause()
-		last := f.free(t)
-		time.Sleep(5 * time.Second) // far more than they need
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		assert.Equal(t, []int{1, 2, 3, 4}, f.served)
-		for i, at := range f.at {
-			limit := called + 2*rtt
-			if i == 0 { // 20 ms until it looks, and six round trips for the first to take the lock
-				limit += 2*rtt + 6*rtt
-			}
-			assert.LessOrEqual(t, at.Sub(last), limit, "number %d", i)
-			last = at.Add(apart)
-		}
-		processes[0].Resume()
-	})
-}
-
-// TestWhoIsAloneWaitsForNoSilentNode to learn whether others wait: one server that hangs costs a caller who takes the
-// lock again and again a few round trips, once.
-func TestWhoIsAloneWaitsForNoSilentNode(t *testing.T) {
-	const near = time.Millisecond
-	for silent := range 5 {
-		simulateCase(t, fmt.Sprint("node ", silent), 5, func(t *testing.T, w *sim.World) {
-			w.SetNet(sim.Fixed(near / 2))
-			l, _ := open(t, w, redlock.NodeTimeout(time.Second))
-			w.Servers()[silent].Hang()
-			late := 0
-			for range 100 {
-				cost := took(func() {
-					require.NoError(t, take(t, l, "other").Release(t.Context()))
-					require.NoError(t, waited(t, l, "x").Release(t.Context()))
-				})
-				assert.LessOrEqual(t, cost, 20*near)
-				if cost > 6*near {
-					late++
-				}
-			}
-			assert.LessOrEqual(t, late, 1)
-			w.Servers()[silent].Resume()
-		})
-	}
 }

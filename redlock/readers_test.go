@@ -56,46 +56,6 @@ func TestReadersAreThereTogetherAndNoWriterBeside(t *testing.T) {
 	})
 }
 
-// A visited node has a reader that comes right before each request of a writer, and leaves right
-// behind it.
-type visited struct{ protocol.Node }
-
-func (v visited) Submit(req *protocol.Request, slot int, to protocol.Receiver) error {
-	if req.Op != protocol.OpAcquire {
-		return v.Node.Submit(req, slot, to)
-	}
-	visit := protocol.Request{Op: protocol.OpShare, Key: req.Key, Value: "a reader", TTL: ttl, Timeout: ttl,
-		Shared: &protocol.Shared{Readers: "redlock:readers:{" + req.Key + "}", Intent: "redlock:intent:{" + req.Key + "}"}}
-	leave := visit
-	leave.Op = protocol.OpReleaseShared
-	_ = v.Node.Submit(&visit, 0, unheard{})
-	defer v.Node.Submit(&leave, 0, unheard{})
-	return v.Node.Submit(req, slot, to)
-}
-
-type unheard struct{}
-
-func (unheard) Receive(int, protocol.Reply) {}
-
-// TestAWriterDoesNotStarveBehindReadersThatItNeverSees, because they leave between its request and its undo, on every
-// node, every time.
-func TestAWriterDoesNotStarveBehindReadersThatItNeverSees(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := on(t, w, func(nodes []protocol.Node) {
-			for i, n := range nodes {
-				nodes[i] = visited{n}
-			}
-		})
-		began := time.Now()
-		k := <-writerWaits(t, l, "x")
-		require.NotNil(t, k, "it starves")
-		assert.Less(t, time.Since(began), 2*time.Second)
-		require.NoError(t, k.Release(t.Context()))
-		time.Sleep(rtt)
-		onAll(w, func(s *sim.Server) { assert.Empty(t, s.Keys(), "its intent is taken back") })
-	})
-}
-
 // TestAReaderThatAWriterKeepsOutWaits, and does not try to join the readers of its process all the time.
 func TestAReaderThatAWriterKeepsOutWaits(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
@@ -110,36 +70,6 @@ func TestAReaderThatAWriterKeepsOutWaits(t *testing.T) {
 		require.NoError(t, reader.Release(t.Context()))
 		require.NoError(t, (<-writer).Release(t.Context()))
 		require.NoError(t, (<-late).Release(t.Context()))
-	})
-}
-
-// TestWritersAloneDoNotTakeEachOtherForReaders, which would cost the nodes requests for nothing; but for one of many
-// thousands that has met only writers which had left, several times in a row. Which of them come in the same moment is
-// the scheduler's choice.
-func TestWritersAloneDoNotTakeEachOtherForReaders(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		r := recorded(w)
-		var all sync.WaitGroup
-		for i := range 6 {
-			l, _ := open(t, w)
-			hold, opts := 50*time.Millisecond, []redlock.Option(nil)
-			if i%2 == 1 { // in no queue, and often gone before a refusal is looked into
-				hold, opts = 2*rtt, []redlock.Option{redlock.RetryInterval(time.Duration(20+3*i) * time.Millisecond)}
-			}
-			all.Go(func() {
-				for range 20 {
-					k := waited(t, l, "x", opts...)
-					time.Sleep(hold)
-					assert.NoError(t, k.Release(t.Context()))
-				}
-			})
-		}
-		all.Wait()
-		intents := map[string]bool{}
-		for _, s := range r.of(sim.Run, protocol.OpIntend) {
-			intents[s.Value] = true
-		}
-		assert.LessOrEqual(t, len(intents), 2)
 	})
 }
 
@@ -330,6 +260,21 @@ func TestOnlyALockOfOneNameIsDowngraded(t *testing.T) {
 	})
 }
 
+// TestADowngradeLetsReadersOfItsProcessIn at once.
+func TestADowngradeLetsReadersOfItsProcessIn(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		k := take(t, l, "x")
+		got := waits(t.Context(), t, l, redlock.Shared())
+		time.Sleep(time.Second)
+		assert.LessOrEqual(t, took(func() {
+			require.NoError(t, k.Downgrade(t.Context()))
+			require.NoError(t, (<-got).Release(t.Context()))
+		}), 3*rtt)
+		assert.True(t, k.Valid())
+	})
+}
+
 // A throng is a process of which so many callers want the lock again as soon as they have released it.
 type throng struct{ writers, readers int }
 
@@ -395,17 +340,72 @@ func TestNobodyStarvesAmongReadersAndWriters(t *testing.T) {
 	}
 }
 
-// TestADowngradeLetsReadersOfItsProcessIn at once.
-func TestADowngradeLetsReadersOfItsProcessIn(t *testing.T) {
+// A visited node has a reader that comes right before each request of a writer, and leaves right
+// behind it.
+type visited struct{ protocol.Node }
+
+func (v visited) Submit(req *protocol.Request, slot int, to protocol.Receiver) error {
+	if req.Op != protocol.OpAcquire {
+		return v.Node.Submit(req, slot, to)
+	}
+	visit := protocol.Request{Op: protocol.OpShare, Key: req.Key, Value: "a reader", TTL: ttl, Timeout: ttl,
+		Shared: &protocol.Shared{Readers: "redlock:readers:{" + req.Key + "}", Intent: "redlock:intent:{" + req.Key + "}"}}
+	leave := visit
+	leave.Op = protocol.OpReleaseShared
+	_ = v.Node.Submit(&visit, 0, unheard{})
+	defer v.Node.Submit(&leave, 0, unheard{})
+	return v.Node.Submit(req, slot, to)
+}
+
+type unheard struct{}
+
+func (unheard) Receive(int, protocol.Reply) {}
+
+// TestAWriterDoesNotStarveBehindReadersThatItNeverSees, because they leave between its request and its undo, on every
+// node, every time.
+func TestAWriterDoesNotStarveBehindReadersThatItNeverSees(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w)
-		k := take(t, l, "x")
-		got := waits(t.Context(), t, l, redlock.Shared())
-		time.Sleep(time.Second)
-		assert.LessOrEqual(t, took(func() {
-			require.NoError(t, k.Downgrade(t.Context()))
-			require.NoError(t, (<-got).Release(t.Context()))
-		}), 3*rtt)
-		assert.True(t, k.Valid())
+		l, _ := on(t, w, func(nodes []protocol.Node) {
+			for i, n := range nodes {
+				nodes[i] = visited{n}
+			}
+		})
+		began := time.Now()
+		k := <-writerWaits(t, l, "x")
+		require.NotNil(t, k, "it starves")
+		assert.Less(t, time.Since(began), 2*time.Second)
+		require.NoError(t, k.Release(t.Context()))
+		time.Sleep(rtt)
+		onAll(w, func(s *sim.Server) { assert.Empty(t, s.Keys(), "its intent is taken back") })
+	})
+}
+
+// TestWritersAloneDoNotTakeEachOtherForReaders, which would cost the nodes requests for nothing; but for one of many
+// thousands that has met only writers which had left, several times in a row. Which of them come in the same moment is
+// the scheduler's choice.
+func TestWritersAloneDoNotTakeEachOtherForReaders(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		r := recorded(w)
+		var all sync.WaitGroup
+		for i := range 6 {
+			l, _ := open(t, w)
+			hold, opts := 50*time.Millisecond, []redlock.Option(nil)
+			if i%2 == 1 { // in no queue, and often gone before a refusal is looked into
+				hold, opts = 2*rtt, []redlock.Option{redlock.RetryInterval(time.Duration(20+3*i) * time.Millisecond)}
+			}
+			all.Go(func() {
+				for range 20 {
+					k := waited(t, l, "x", opts...)
+					time.Sleep(hold)
+					assert.NoError(t, k.Release(t.Context()))
+				}
+			})
+		}
+		all.Wait()
+		intents := map[string]bool{}
+		for _, s := range r.of(sim.Run, protocol.OpIntend) {
+			intents[s.Value] = true
+		}
+		assert.LessOrEqual(t, len(intents), 2)
 	})
 }

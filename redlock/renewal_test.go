@@ -32,36 +32,6 @@ func TestExtendCountsFromItsStart(t *testing.T) {
 	})
 }
 
-// TestExtendCountsOnlyNodesThatStillHeld the lock.
-func TestExtendCountsOnlyNodesThatStillHeld(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w, redlock.TTL(ttl), redlock.Renew(false))
-		lock := take(t, l, "x")
-		time.Sleep(time.Second)
-		w.Servers()[0].Del("x")
-		w.Servers()[1].Set("x", "another", time.Minute)
-		require.NoError(t, lock.Extend(t.Context()))
-		assert.Equal(t, 3, lock.Votes())
-		assert.Equal(t, 4, holding(w, "x"), "an extension does not make the missing key")
-
-		time.Sleep(rtt + 1) // it is made by a request of its own
-		w.Servers()[0].Del("x")
-		w.Servers()[2].Del("x")
-		before := lock.Remaining()
-		err := lock.Extend(t.Context())
-		isOnly(t, err, redlock.ErrLost)
-		assert.Positive(t, before, "long before its deadline")
-		assert.Same(t, err, context.Cause(lock.Context()))
-		assert.Zero(t, lock.Remaining())
-		var lost *redlock.QuorumError
-		require.ErrorAs(t, err, &lost)
-		assert.Equal(t, "extend", lost.Op)
-		time.Sleep(leg + 1)
-		assert.Equal(t, map[string]string{"x": "another"}, w.Servers()[1].Keys())
-		assert.Equal(t, 1, holding(w, "x"), "the minority that was left is given back")
-	})
-}
-
 // TestExtendThatFailsLeavesTheLock as it was, and may be tried again.
 func TestExtendThatFailsLeavesTheLock(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
@@ -119,31 +89,6 @@ func TestRenewalsComeEveryThirdOfTheTTL(t *testing.T) {
 		time.Sleep(time.Minute)
 		assert.Empty(t, asked(), "a released lock is not renewed")
 		assert.Zero(t, holding(w, "x"))
-	})
-}
-
-// TestManyLocksAreRenewedEachInItsTime by the one agenda.
-func TestManyLocksAreRenewedEachInItsTime(t *testing.T) {
-	simulate(t, 3, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w)
-		var locks []*redlock.Lock
-		for i := range 50 {
-			time.Sleep(37 * time.Millisecond)
-			locks = append(locks, take(t, l, fmt.Sprint("x", i), redlock.TTL(time.Duration(1+i%7)*time.Second), redlock.Renew(i%5 > 0)))
-		}
-		lost := 0
-		for i, lock := range locks {
-			if i%5 > 0 {
-				continue
-			}
-			<-lock.Context().Done()
-			lost++
-		}
-		time.Sleep(time.Minute)
-		for i, lock := range locks {
-			assert.Equal(t, i%5 > 0, lock.Valid(), "lock %d", i)
-		}
-		assert.Equal(t, 10, lost)
 	})
 }
 

@@ -429,25 +429,6 @@ func TestSetsDoNotWaitInACircle(t *testing.T) {
 	}
 }
 
-// TestAFairSetWaitsInOrder at each name.
-func TestAFairSetWaitsInOrder(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		var got []<-chan *redlock.Lock
-		held := func() *redlock.Lock { l, _ := open(t, w); return take(t, l, "b") }()
-		for range 2 {
-			l, _ := open(t, w, redlock.Fair())
-			got = append(got, waitsAll(t.Context(), t, l, abc))
-			time.Sleep(time.Second)
-		}
-		require.NoError(t, held.Release(t.Context()))
-		lock := <-got[0]
-		time.Sleep(time.Second)
-		assert.Empty(t, got[1])
-		require.NoError(t, lock.Release(t.Context()))
-		<-got[1]
-	})
-}
-
 // TestASetWithRetriesTriesSoOften, and all names at once.
 func TestASetWithRetriesTriesSoOften(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
@@ -573,30 +554,5 @@ func TestWhereverItsContextEndsNothingIsLeft(t *testing.T) {
 			assert.Zero(t, holding(w, "a")+holding(w, "b")+holding(w, "c"), end)
 			assert.Zero(t, l.Leftovers(), end)
 		}
-	})
-}
-
-// TestProcessesTakeTurnsAtASet that all of them want again and again, without splitting each other's votes: each
-// waits for its turn at the first name, and has the rest by a vote.
-func TestProcessesTakeTurnsAtASet(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		const processes, rounds = 4, 20
-		w.SetNet(sim.Fixed(time.Millisecond / 2))
-		var all sync.WaitGroup
-		cost := took(func() {
-			for range processes {
-				l, _ := open(t, w)
-				all.Go(func() {
-					for range rounds {
-						lock, err := l.AcquireAll(t.Context(), abc)
-						if assert.NoError(t, err) {
-							assert.NoError(t, lock.Release(t.Context()))
-						}
-					}
-				})
-			}
-			all.Wait()
-		})
-		assert.Less(t, cost/(processes*rounds), 4*time.Millisecond, "a release, a hint, and two votes")
 	})
 }

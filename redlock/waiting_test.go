@@ -135,26 +135,6 @@ func TestAWaiterOfAnotherProcessIsWokenByAHint(t *testing.T) {
 	}
 }
 
-// TestWithoutHintsATimerWillDo.
-func TestWithoutHintsATimerWillDo(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		w.SetNet(lose(func(l sim.Leg) bool { return l.Hint }))
-		holder, _ := open(t, w)
-		waiter, _ := open(t, w, longest)
-		for i := range 20 {
-			lock := take(t, holder, "x")
-			got := waits(t.Context(), t, waiter)
-			time.Sleep(time.Second + time.Duration(i)*11*time.Millisecond)
-			start := time.Now()
-			require.NoError(t, lock.Release(t.Context()))
-			next := <-got
-			assert.LessOrEqual(t, time.Since(start), 2*rtt+unaided+rtt, "a try may be under way")
-			require.NoError(t, next.Release(t.Context()))
-			time.Sleep(rtt)
-		}
-	})
-}
-
 // TestOneOfManyAsksTheNodes at each release. The others, who have heard of it as well, are behind it in the order, in
 // whatever order they know the nodes, and take nothing: they would split the votes.
 func TestOneOfManyAsksTheNodes(t *testing.T) {

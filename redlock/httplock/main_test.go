@@ -20,7 +20,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const (
 	leg = simtest.Leg
 	rtt = simtest.RTT
-	ttl = 10 * time.Second
 
 	nodeTimeout = 500 * time.Millisecond
 )

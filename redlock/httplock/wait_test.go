@@ -14,15 +14,6 @@ import (
 	"github.com/redquorum/redquorum/redlock/httplock"
 )
 
-// TestByDefaultOneTryIsMade.
-func TestByDefaultOneTryIsMade(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		take(t, open(t, w), "x", redlock.Renew(false))
-		h := wrap(t, open(t, w), mustNotRun(t))
-		assert.Equal(t, 2*rtt, took(func() { isProblem(t, serve(h, request(t, "x")), 423, locked, "10") }))
-	})
-}
-
 // TestAWaitEndsWhenTheHolderDoes, and the handler runs.
 func TestAWaitEndsWhenTheHolderDoes(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
@@ -79,7 +70,7 @@ func TestAnOutageIs503(t *testing.T) {
 	})
 }
 
-// TestRetriesOfLockCount, with and without Wait.
+// TestRetriesOfLockCount, with and without Wait. By default one try is made.
 func TestRetriesOfLockCount(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		take(t, open(t, w), "x")
@@ -89,6 +80,7 @@ func TestRetriesOfLockCount(t *testing.T) {
 			opts []httplock.Option
 			want time.Duration
 		}{
+			{nil, 2 * rtt},
 			{[]httplock.Option{retries}, 2*time.Second + 2*rtt},
 			{[]httplock.Option{retries, httplock.Wait(time.Minute)}, 2*time.Second + 2*rtt},
 			{[]httplock.Option{httplock.Wait(1500 * time.Millisecond), retries}, 1500 * time.Millisecond},
