@@ -13,16 +13,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// firing is when, in the bubble's time from its start, a timer called.
-type firing struct {
-	start time.Time
-	at    chan time.Duration
-}
-
-func newFiring() *firing { return &firing{time.Now(), make(chan time.Duration, 10)} }
-
-func (f *firing) call() { f.at <- time.Since(f.start) }
-
 func TestAFakeRunsAtItsRate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -53,11 +43,11 @@ func TestAFakesTimersFollowItsRateAndSteps(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				c, f := clock.NewFake(1), newFiring()
-				c.AfterFunc(10*time.Second, f.call)
+				c, start, fired := clock.NewFake(1), time.Now(), make(chan time.Duration, 10)
+				c.AfterFunc(10*time.Second, func() { fired <- time.Since(start) })
 				time.Sleep(2 * time.Second)
 				test.change(c)
-				assert.Equal(t, test.want, <-f.at)
+				assert.Equal(t, test.want, <-fired)
 				assert.GreaterOrEqual(t, c.Now().Sub(0), 10*time.Second, "never early")
 			})
 		})

@@ -53,31 +53,21 @@ func TestTimeAsleepCounts(t *testing.T) {
 	})
 }
 
-// A suspended machine's runtime timers have as much left as when it fell
-// asleep.
+// TestATimerFindsOutThatTheMachineSlept, also one that was reset: a suspended machine's runtime timers have
+// as much left as when it fell asleep.
 func TestATimerFindsOutThatTheMachineSlept(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s, slept := bubble()
-		fired := make(chan time.Time, 1)
-		s.AfterFunc(time.Hour, func() { fired <- time.Now() })
-		time.Sleep(time.Minute + tick/2)
-		slept.Add(int64(time.Hour))
-		resumed := time.Now()
-		assert.LessOrEqual(t, (<-fired).Sub(resumed), tick)
-	})
-}
-
-func TestATimerThatWasResetFindsOutToo(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s, slept := bubble()
-		fired := make(chan time.Time, 1)
-		s.AfterFunc(time.Minute, func() { fired <- time.Now() }).Reset(time.Hour)
-		slept.Add(int64(time.Hour))
-		resumed := time.Now()
-		assert.LessOrEqual(t, (<-fired).Sub(resumed), tick)
-	})
+	for _, first := range []time.Duration{time.Minute, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			s, slept := bubble()
+			fired := make(chan time.Time, 1)
+			s.AfterFunc(first, func() { fired <- time.Now() }).Reset(time.Hour)
+			time.Sleep(first/2 + tick/2)
+			slept.Add(int64(time.Hour))
+			resumed := time.Now()
+			assert.LessOrEqual(t, (<-fired).Sub(resumed), tick)
+		})
+	}
 }
 
 // A brief timer does not ask the platform, which costs a system call, and is late
@@ -147,24 +137,17 @@ func TestATimerThatIsSetAgainFiresOnTime(t *testing.T) {
 	})
 }
 
-func TestWithoutAPlatformClockGosMustDo(t *testing.T) {
+// TestGosClockMustDo where the platform has none, or one that lags.
+func TestGosClockMustDo(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newSystem(func() (time.Duration, bool) { return 0, false })
-		start := s.Now()
-		time.Sleep(time.Minute)
-		assert.Equal(t, time.Minute, s.Now().Sub(start))
-	})
-}
-
-func TestAPlatformClockThatLagsIsOverruled(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newSystem(func() (time.Duration, bool) { return 0, true })
-		start := s.Now()
-		time.Sleep(time.Minute)
-		assert.Equal(t, time.Minute, s.Now().Sub(start))
-	})
+	for _, lags := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSystem(func() (time.Duration, bool) { return 0, lags })
+			start := s.Now()
+			time.Sleep(time.Minute)
+			assert.Equal(t, time.Minute, s.Now().Sub(start))
+		})
+	}
 }
 
 // A machine is a system clock on clocks that the test moves.

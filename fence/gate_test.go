@@ -10,9 +10,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/redquorum/redquorum/fence"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestAStaleTokenDoesNotWrite(t *testing.T) {
 	t.Parallel()
@@ -41,17 +44,9 @@ func TestAnAnnouncementKeepsLateWritersOut(t *testing.T) {
 	require.ErrorIs(t, g.Do("k", late, write), fence.ErrStale)
 	require.ErrorIs(t, g.Announce("k", late), fence.ErrStale)
 	require.ErrorIs(t, g.Announce("k", 0), fence.ErrToken)
-	require.NoError(t, g.Do("k", granted, write))
-}
-
-func TestAHolderMayWriteAgain(t *testing.T) {
-	t.Parallel()
-	var g fence.Gate
-	writes := 0
-	for range 3 {
-		require.NoError(t, g.Do("k", 34, func() error { writes++; return nil }))
+	for range 2 {
+		require.NoError(t, g.Do("k", granted, write), "the holder may write again")
 	}
-	assert.Equal(t, 3, writes)
 }
 
 func TestKeysAreApart(t *testing.T) {
