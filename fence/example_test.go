@@ -26,7 +26,11 @@ func ExampleGate() {
 			fmt.Println(who, "is late:", err)
 		}
 	}
-	store("Bob", 34, 90)
+	// Bob has just been granted the lock. Without the announcement Alice's write would pass until his
+	// first one.
+	if err := gate.Announce("account:42", 34); err != nil {
+		fmt.Println(err)
+	}
 	store("Alice", 33, 100)
 	store("Bob", 34, 80)
 	fmt.Println("balance:", balance)
