@@ -3,6 +3,7 @@ package client_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -97,48 +98,27 @@ func TestAClientTellsItsHistoryAndEndsInGoodOrder(t *testing.T) {
 	assert.Contains(t, strings.Join(whys, "\n"), "no quorum: redlock: acquire")
 }
 
-func TestAPausedClientTellsNothingAndThenGoesOn(t *testing.T) {
+func TestHowAClientEndsIsReported(t *testing.T) {
 	t.Parallel()
-	log := history.NewLog(io.Discard)
-	p, err := client.Start(lonely(t), log, func() {})
-	require.NoError(t, err)
-	until(t, log, history.Asked)
-	require.NoError(t, p.Pause())
-	before := log.Last(history.Asked, "a")
-	require.Eventually(t, func() bool { // what it had told when it was stopped is still on its way
-		last := log.Last(history.Asked, "a")
-		quiet := last == before && history.Now()-last > int64(300*time.Millisecond)
-		before = last
-		return quiet
-	}, limit, time.Millisecond)
-	require.NoError(t, p.Resume())
-	require.Eventually(t, func() bool { return log.Last(history.Asked, "a") > before }, limit, time.Millisecond)
-	require.NoError(t, p.Stop(limit))
-}
-
-func TestAClientThatDoesNotEndIsKilledAndReported(t *testing.T) {
-	t.Parallel()
-	p, err := client.Start(lonely(t), history.NewLog(io.Discard), func() {})
-	require.NoError(t, err)
-	require.NoError(t, p.Pause())
-	assert.ErrorContains(t, p.Stop(100*time.Millisecond), "client 3 did not end")
-}
-
-func TestAClientThatFailsIsReported(t *testing.T) {
-	t.Parallel()
-	c := lonely(t)
-	c.URLs = nil
-	p, err := client.Start(c, history.NewLog(io.Discard), func() {})
-	require.NoError(t, err)
-	assert.ErrorContains(t, p.Stop(limit), "client 3: exit status 1")
-}
-
-func TestAKilledClientIsNotReported(t *testing.T) {
-	t.Parallel()
-	p, err := client.Start(lonely(t), history.NewLog(io.Discard), func() {})
-	require.NoError(t, err)
-	require.NoError(t, p.Kill())
-	assert.NoError(t, p.Stop(limit))
+	for says, end := range map[string]func(*client.Process) error{
+		"client 3: exit status 1":           func(p *client.Process) error { return p.Stop(limit) },
+		"client 3 did not end within 100ms": func(p *client.Process) error { return errors.Join(p.Pause(), p.Stop(100*time.Millisecond)) },
+		"": func(p *client.Process) error { // also if it is paused, or killed
+			return errors.Join(p.Pause(), p.Resume(), p.Pause(), p.Kill(), p.Stop(limit))
+		},
+	} {
+		c := lonely(t)
+		if strings.Contains(says, "status") {
+			c.URLs = nil
+		}
+		p, err := client.Start(c, history.NewLog(io.Discard), func() {})
+		require.NoError(t, err)
+		if err := end(p); says == "" {
+			assert.NoError(t, err)
+		} else {
+			assert.ErrorContains(t, err, says)
+		}
+	}
 }
 
 // A client that was stopped when its parent died must not stay so for ever.

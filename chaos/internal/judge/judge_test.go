@@ -108,26 +108,10 @@ func TestWithoutTokensHoldersWriteInTheOrderOfTheirGrants(t *testing.T) {
 	assert.Contains(t, v.Violations[0].Text, "client 1's acquisition 1 wrote after client 2's acquisition 1")
 }
 
-func TestTheTimeToNoticeALossIsFromTheNextGrantOn(t *testing.T) {
-	t.Parallel()
-	v := verdict(t, `
-		0  asked    1.1 a
-		10 granted  1.1 a 100 90
-		20 asked    2.1 a
-		30 granted  2.1 a 101 50`)
-	assert.Equal(t, 60*time.Millisecond, v.Notice)
-}
-
 // Each history is wrong in one way; the rules that it breaks are given.
 func TestEachRuleFindsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ what, text, rules, says string }{
-		{"granted while another holds it", `
-			0  asked   1.1 a
-			10 granted 1.1 a 100 90
-			20 asked   2.1 a
-			30 granted 2.1 a 101 110`,
-			"overlap mutex", "60ms before client 1's acquisition 1"},
 		{"granted while another that was extended holds it", `
 			0  asked    1.1 a
 			10 granted  1.1 a 100 30
@@ -135,21 +119,6 @@ func TestEachRuleFindsWhatIsWrong(t *testing.T) {
 			20 asked    2.1 a
 			40 granted  2.1 a 101 110`,
 			"overlap mutex", "before client 1's acquisition 1"},
-		{"granted inside another that is held longer than the one between", `
-			0  asked   1.1 a
-			10 granted 1.1 a 100 500
-			20 asked   2.1 a
-			30 granted 2.1 a 101 510
-			40 leaving 2.1 a
-			50 asked   3.1 a
-			60 granted 3.1 a 102 510`,
-			"overlap mutex", "client 3's acquisition 1 (fenced, token 102) was granted the lock 440ms before client 1"},
-		{"granted twice to one client", `
-			0  asked   1.1 a
-			0  asked   1.2 a
-			10 granted 1.1 a 100 90
-			30 granted 1.2 a 101 110`,
-			"overlap mutex", "client 1's acquisition 2"},
 		{"a token twice", `
 			0  asked   1.1 a
 			0  asked   2.1 a
@@ -172,10 +141,6 @@ func TestEachRuleFindsWhatIsWrong(t *testing.T) {
 			0  asked   1.1 a
 			10 granted 1.1 a 0 20`,
 			"fencing mutex", "has the token 0"},
-		{"a token that a double cannot hold", `
-			0  asked   1.1 a
-			10 granted 1.1 a 9007199254740992 20`,
-			"fencing", "has the token 9007199254740992"},
 		{"a register that goes back", `
 			0  asked    1.1 a
 			10 granted  1.1 a 100 20
@@ -189,11 +154,6 @@ func TestEachRuleFindsWhatIsWrong(t *testing.T) {
 			0  asked    2.1 a
 			10 granted  1.1 a 100 20
 			30 granted  2.1 a 101 50
-			31 accepted 1.1 a 101`,
-			"register", "not its own"},
-		{"a write by one who never had the lock", `
-			0  asked    1.1 a
-			10 failed   1.1 a
 			31 accepted 1.1 a 101`,
 			"register", "not its own"},
 		{"a stale write that its token does not show", `
@@ -210,26 +170,12 @@ func TestEachRuleFindsWhatIsWrong(t *testing.T) {
 			20 asked   2.1 a plain
 			30 granted 2.1 a 0 110`,
 			"overlap mutex", "client 2's acquisition 1 (plain) was granted the lock 60ms before client 1's acquisition 1 (shared)"},
-		{"a writer with a token beside a reader", `
-			0  asked   1.1 a shared
-			10 granted 1.1 a 0 90
-			20 asked   2.1 a
-			30 granted 2.1 a 7 110`,
-			"overlap mutex", "(fenced, token 7) was granted the lock 60ms before"},
 		{"a reader beside a writer", `
 			0  asked   1.1 a plain
 			10 granted 1.1 a 0 90
 			20 asked   2.1 a shared
 			30 granted 2.1 a 0 110`,
 			"overlap mutex", "client 2's acquisition 1 (shared) was granted the lock 60ms before client 1's acquisition 1 (plain)"},
-		{"a writer beside the last of several readers", `
-			0  asked   1.1 a shared
-			0  asked   2.1 a shared
-			0  asked   3.1 a plain
-			10 granted 1.1 a 0 90
-			11 granted 2.1 a 0 110
-			90 granted 3.1 a 0 150`,
-			"overlap mutex", "20ms before client 2's acquisition 1 (shared)"},
 		{"a writer beside one who was a writer and is a reader", `
 			0  asked       1.1 a
 			10 granted     1.1 a 5 90
@@ -250,12 +196,6 @@ func TestEachRuleFindsWhatIsWrong(t *testing.T) {
 			20 asked   2.1 b+c set
 			30 granted 2.1 b+c 0 110`,
 			"overlap mutex", `"b": client 2's acquisition 1 (set) was granted the lock 60ms before client 1's acquisition 1 (set)`},
-		{"a single name of a set", `
-			0  asked   1.1 a+b set
-			10 granted 1.1 a+b 0 90
-			20 asked   2.1 a plain
-			30 granted 2.1 a 0 110`,
-			"overlap mutex", `"a": client 2's`},
 		{"a reader of a name of a set", `
 			0  asked   1.1 b shared
 			10 granted 1.1 b 0 90
@@ -303,12 +243,6 @@ func TestEachRuleFindsWhatIsWrong(t *testing.T) {
 			10 granted 3.1 p 0 110 2
 			30 granted 4.1 p 0 110 2`,
 			"overlap permits mutex", "beside 3 others"},
-		{"a token of a permit that falls", `
-			0  asked   1.1 p fenced-permit 2
-			10 granted 1.1 p 100 20 1
-			21 asked   2.1 p fenced-permit 2
-			30 granted 2.1 p 99 50 1`,
-			"fencing mutex", "which is 1 below"},
 		{"a token that falls, with locks without tokens between", `
 			0  asked   1.1 a
 			10 granted 1.1 a 100 20
@@ -348,6 +282,9 @@ func TestEachRuleFindsWhatIsWrong(t *testing.T) {
 			v := verdict(t, before+c.text+after)
 			assert.Equal(t, c.rules, strings.Join(broken(v), " "))
 			assert.Contains(t, fmt.Sprint(v.Violations), c.says)
+			if strings.Contains(c.what, "was extended") {
+				assert.Equal(t, 50*time.Millisecond, v.Notice, "from the next grant on")
+			}
 		})
 	}
 }
