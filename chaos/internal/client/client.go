@@ -1,7 +1,7 @@
-// Package client is a program that needs locks, as a process of its own: a redlock.Locker, and some
-// goroutines that acquire, work, write to the register and release, until standard input ends. It
-// writes its history to standard output. In place of the Locker it may have a program of its own
-// that it asks for locks, of any library (chaos/PROTOCOL.md).
+// Package client is a program that needs locks, as a process of its own: some goroutines acquire,
+// work, write to the register and release, until standard input ends. It writes its history to
+// standard output. Its locks are those of a redlock.Locker, of a daemon, or of a program that speaks
+// chaos/PROTOCOL.md.
 //
 // It does what its lock allows, and no more, with the flaw that every program has: between its last
 // look at the lock and the write some time passes.
@@ -261,8 +261,8 @@ func (h *hold) deadline() int64 {
 	return 0
 }
 
-// begin notes the lock that was granted. Who has it writes with its token, if that is a writer's. A
-// program that has none writes all the same: that is what becomes of the resource without.
+// begin notes the lock that was granted. A writer with a token writes with it; a program that has
+// none writes all the same: that is what becomes of the resource without.
 func (h *hold) begin(lock lock) {
 	h.lock = lock
 	h.until = h.deadline()
@@ -290,22 +290,17 @@ func (h *hold) noteLoss() {
 	}
 }
 
-// span draws how long the lock is needed. It is mostly one write, so that locks change hands often;
-// sometimes it is longer than a lease that is not renewed.
-func (h *hold) span() time.Duration {
-	work := h.client.Work
-	switch n := h.chance.IntN(20); {
-	case n < 12:
-		return work[0]
-	case n == 12:
-		return between(h.chance, work[1], 2*h.client.TTL)
-	}
-	return between(h.chance, work[0], work[1])
-}
-
-// work looks at the lock, prepares something, and writes it, again and again.
+// work looks at the lock, prepares something, and writes it, again and again. It is mostly one write,
+// so that locks change hands often; sometimes it takes longer than a lease that is not renewed.
 func (h *hold) work(ctx context.Context) error {
-	span := h.span()
+	work := h.client.Work
+	span := work[0]
+	switch n := h.chance.IntN(20); {
+	case n == 0:
+		span = between(h.chance, work[1], 2*h.client.TTL)
+	case n < 8:
+		span = between(h.chance, work[0], work[1])
+	}
 	for enough := time.Now().Add(span); h.look(); {
 		sleep(ctx, between(h.chance, 0, 50*time.Millisecond))
 		// A pause somewhere here is what fencing is for.

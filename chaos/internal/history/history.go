@@ -2,10 +2,9 @@
 // register or the nemesis did, and when. The checks read nothing else, so that a history kept in a
 // file can be judged again.
 //
-// Times are of a clock that all processes of a machine share and that cannot be set. Where a
-// reading cannot be taken at the very moment, it is taken on the side that makes the time shorter
-// in which a holder relied on its lock: a client that is paused between the two must not look as if
-// it had held a lock for longer than it did.
+// Times are of a clock that all processes of a machine share and that cannot be set. A reading that
+// cannot be taken at the very moment is taken on the side that makes a hold shorter: a client that is
+// paused must not look as if it had held a lock for longer than it did.
 package history
 
 import (

@@ -13,9 +13,9 @@
 // on each, so two that share a name overlap on it. A reader that was a writer counts as a reader
 // from its Downgrade on.
 //
-// The rules overlap on purpose: overlap, permits and fencing, which internal/check finds, say what
-// is wrong in terms of the promises. permits knows no slots. mutex finds what they cannot see, such
-// as tokens that rise with time but not in the order in which the locks were held.
+// The rules overlap on purpose: overlap, permits and fencing say what is wrong in terms of the
+// promises, and permits knows no slots. mutex finds what they cannot see, such as tokens that rise
+// with time but not in the order in which the locks were held.
 //
 // No rule raises a false alarm: where a history leaves open what happened, a rule assumes the best.
 package judge

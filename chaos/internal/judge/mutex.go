@@ -13,18 +13,12 @@ import (
 // The model is a readers-writer mutex that is free, or held by one writer or by readers, and gives
 // each writer that asks for one a token above all before.
 //
-// Only granted acquisitions go into the model. A failed one changes nothing. One whose client was
-// killed before it wrote down the outcome may have taken the lock or not. No client acted on it, so
-// that a history that is possible with it is possible without: to leave it out is to model that it
-// is unknown.
-//
-// For the same reason a history of which whole acquisitions are left out, from taking to giving up,
-// is possible if the full one was. So a long history can be looked at through windows, each
-// overlapping with the next: the search takes quadratic time.
+// Only granted acquisitions go into the model. A history that is possible with an acquisition is
+// possible without: so one of a killed client, whose outcome is not known, is left out, and a long
+// history is looked at through windows that overlap, because the search takes quadratic time.
 
-// take is the input of an operation in which a writer takes the lock, give of one that ends its
-// hold: a release, a loss or the deadline. downgrade makes it a reader. Readers enter and leave, and
-// need no names, because none leaves before it has come.
+// The inputs: a writer takes the lock, becomes a reader, or gives it up by a release, a loss or the
+// deadline. Readers enter and leave, and need no names, because none leaves before it has come.
 type (
 	take      struct{ a *history.Acquisition }
 	downgrade struct{ a *history.Acquisition }
@@ -99,12 +93,10 @@ func (v *Verdict) searchMutex(locks map[string][]*history.Acquisition, limit tim
 }
 
 // operations makes two of each writer. It took the lock at some moment while Acquire ran, and gives
-// it up at some moment after its hold ended. That the release was asked for later, or never, makes
-// no difference: the lock is free to others from its deadline on.
+// it up at some moment after its hold ended.
 //
 // A reader comes at the last moment possible, when Acquire returns, and leaves at the first, when
-// its hold ends. A history that is possible with a reader that is there for longer is possible with
-// this one, and the search need not try in which order readers come. One whose hold had ended
+// its hold ends: so the search need not try in which order readers come. One whose hold had ended
 // before its client could look was never there.
 func operations(locks []*history.Acquisition) (ops []porcupine.Operation) {
 	for i, a := range locks {

@@ -10,8 +10,8 @@ import (
 )
 
 // An Outage is a time in which a client asked for a name that had no holder, and did not get it,
-// though a majority of the nodes could vote. It is reported and not judged: a client that dies keeps
-// its locks, and the names that it has for a set, for up to a TTL, and a busy machine is slow.
+// though a majority of the nodes could vote. It is reported and not judged, because a client that
+// dies keeps its locks for up to a TTL, and a busy machine is slow.
 type Outage struct {
 	For  time.Duration // in which at least one client asked that was not paused
 	Name string
@@ -99,7 +99,13 @@ func count[K comparable](all map[K]int, of []K, by int) {
 
 // pass takes the time between two moments into account, in which all stays as it is.
 func (w *watcher) pass(from, to int64) {
-	busy, votes := w.busy(), w.majorityVotes()
+	voters := w.nodes
+	for _, reasons := range w.down {
+		if reasons > 0 {
+			voters--
+		}
+	}
+	busy, votes := w.busy(), voters > w.nodes/2
 	maps.DeleteFunc(w.open, func(name string, _ Outage) bool { return busy[name] || !votes })
 	waiting := map[string]bool{}
 	for a := range w.asking {
@@ -120,17 +126,6 @@ func (w *watcher) pass(from, to int64) {
 			w.longest = o
 		}
 	}
-}
-
-// majorityVotes reports whether a majority of nodes can vote.
-func (w *watcher) majorityVotes() bool {
-	out := 0
-	for _, reasons := range w.down {
-		if reasons > 0 {
-			out++
-		}
-	}
-	return w.nodes-out > w.nodes/2
 }
 
 // busy are the names that are held, and those of a set that waits for one of these: it may have the
