@@ -241,11 +241,11 @@ func (s *Server) release(w http.ResponseWriter, r *request, l *lease) error {
 
 // inspected returns the name in GET /v1/locks?name=NAME.
 func inspected(r *request) ([]string, error) {
-	name := r.URL.Query().Get("name")
-	if name == "" {
-		return nil, bad("name=NAME is missing: the lock that is asked about")
+	names, err := surveyed(r)
+	if names == nil {
+		err = bad("name=NAME is missing: the lock that is asked about")
 	}
-	return []string{name}, nil
+	return names, err
 }
 
 // inspect answers GET /v1/locks?name=NAME.

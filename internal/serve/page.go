@@ -136,7 +136,9 @@ func (p *Page) Observe(e redlock.Event) {
 	text := ""
 	switch e.Kind {
 	case redlock.EventAcquired:
-		text = fmt.Sprintf("%s after %v", counted(e.Votes, "vote"), short(e.Elapsed))
+		if text = fmt.Sprintf("%d votes after %s", e.Votes, short(e.Elapsed)); e.Votes == 1 {
+			text = "1 vote after " + short(e.Elapsed)
+		}
 	case redlock.EventLost, redlock.EventReleased:
 		text = "held for " + short(e.Elapsed)
 	case redlock.EventNotAcquired:
@@ -161,14 +163,6 @@ func short(d time.Duration) string {
 		d = d.Round(10 * time.Microsecond)
 	}
 	return d.String()
-}
-
-// counted returns a number with its noun.
-func counted(n int, noun string) string {
-	if n != 1 {
-		noun += "s"
-	}
-	return fmt.Sprintf("%d %s", n, noun)
 }
 
 const (

@@ -6,7 +6,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -147,11 +149,7 @@ func (t *table) left(ttl time.Duration) time.Duration {
 func (t *table) all() []*session {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	all := make([]*session, 0, len(t.sessions))
-	for _, s := range t.sessions {
-		all = append(all, s)
-	}
-	return all
+	return slices.Collect(maps.Values(t.sessions))
 }
 
 // held returns how many leases there are that are not lost.

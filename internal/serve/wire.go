@@ -271,14 +271,11 @@ func (w *wish) names() []string {
 
 // options returns the wish as options for the lock.
 func (w *wish) options() []redlock.Option {
-	opts := []redlock.Option{redlock.TTL(millis(w.TTL)), redlock.Owner(w.Owner)}
-	switch w.Kind {
-	case "exclusive":
-		opts = append(opts, redlock.Exclusive())
-	case "shared":
+	opts := []redlock.Option{
+		redlock.TTL(millis(w.TTL)), redlock.Owner(w.Owner), redlock.Exclusive(), redlock.Permits(max(w.Permits, 1)), redlock.Weight(max(w.Weight, 1)),
+	}
+	if w.Kind == "shared" {
 		opts = append(opts, redlock.Shared())
-	default:
-		opts = append(opts, redlock.Permits(w.Permits), redlock.Weight(max(w.Weight, 1)))
 	}
 	if w.Fenced {
 		opts = append(opts, redlock.Fenced())
