@@ -126,7 +126,7 @@ func clocks(visits []*visit) []Finding {
 			if offset < 0 {
 				word = "behind"
 			}
-			found = fmt.Sprintf("its clock is %v %s ours%s", short(offset.Abs()), word, within(uncertainty))
+			found = fmt.Sprintf("its clock is %v %s ours%s", Short(offset.Abs()), word, within(uncertainty))
 		}
 		if offset.Abs()-uncertainty > tokenSlack {
 			v.add(Finding{Warning, checkClock, found, fmt.Sprintf("fenced locks need a second round for clocks over %v apart", tokenSlack), "run NTP, here and there; let it slew, not step"})
@@ -146,10 +146,10 @@ func clocks(visits []*visit) []Finding {
 	apart := last.timing.Offset - first.timing.Offset
 	unsure := last.timing.Uncertainty + first.timing.Uncertainty
 	if apart-unsure > 4*tokenSlack {
-		return []Finding{{Warning, checkClock, fmt.Sprintf("the clocks of %s and %s are %v apart", first.server.Name, last.server.Name, short(apart)),
+		return []Finding{{Warning, checkClock, fmt.Sprintf("the clocks of %s and %s are %v apart", first.server.Name, last.server.Name, Short(apart)),
 			fmt.Sprintf("beyond %v they cannot agree on a fencing token", 4*tokenSlack), "run NTP on the servers; let it slew, not step"}}
 	}
-	return []Finding{{OK, checkClock, fmt.Sprintf("the servers' clocks are at most %v apart", short(apart+unsure)), "", ""}}
+	return []Finding{{OK, checkClock, fmt.Sprintf("the servers' clocks are at most %v apart", Short(apart+unsure)), "", ""}}
 }
 
-func within(d time.Duration) string { return fmt.Sprintf(" (give or take %v)", short(d)) }
+func within(d time.Duration) string { return fmt.Sprintf(" (give or take %v)", Short(d)) }

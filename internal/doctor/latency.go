@@ -42,7 +42,7 @@ func (v *visit) latency() error {
 		v.clock = first
 		v.timing = &Timing{Trip: median, Longest: longest, Offset: first.clock.Sub(first.sent.Add(half).Round(0)), Uncertainty: half}
 	}
-	found := fmt.Sprintf("round trips take %v, at most %v", short(median), short(longest))
+	found := fmt.Sprintf("round trips take %v, at most %v", Short(median), Short(longest))
 	switch limit := v.settings.NodeTimeout; {
 	case longest >= limit:
 		v.add(Finding{Warning, checkLatency, found, fmt.Sprintf("a vote is waited for %v only, and comes too late", limit), "find out what slows it down, or give --node-timeout and longer TTLs"})
@@ -65,8 +65,8 @@ func (q *question) time() (time.Time, bool) {
 	return time.Unix(seconds, micros*1000), err == nil && err2 == nil
 }
 
-// short returns d rounded for people.
-func short(d time.Duration) time.Duration {
+// Short returns d rounded for people.
+func Short(d time.Duration) time.Duration {
 	switch {
 	case d.Abs() >= 10*time.Second:
 		return d.Round(time.Second)

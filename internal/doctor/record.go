@@ -129,11 +129,11 @@ func (v *visit) longTTLs(r *record.Record, clock time.Duration) {
 		v.add(Finding{Warning, checkEpoch, fmt.Sprintf("its epoch record tells of locks with a TTL of %v", most),
 			"no client takes such locks, so the record is damaged or hostile; where a majority of servers has forgotten, clients believe one such record up to ten times their TTL, and several as they are", anew})
 	case r.Born > clock+tokenSlack:
-		v.add(Finding{Warning, checkEpoch, fmt.Sprintf("its epoch record begins in %v", short(r.Born-clock)),
+		v.add(Finding{Warning, checkEpoch, fmt.Sprintf("its epoch record begins in %v", Short(r.Born-clock)),
 			"its clock was set back, or the record is damaged: it has no vote for fenced locks until then, and locks that it holds last longer", "set its clock; if it is right, " + anew})
 	case long.TTL > v.settings.MaxTTL:
 		v.add(Finding{Note, checkEpoch, fmt.Sprintf("locks with a TTL of %v are on record, longer than ours of %v", long.TTL, v.settings.MaxTTL),
-			fmt.Sprintf("servers that forget have no vote for that long, until this fades in %v, if no client takes such a lock again", short(long.Until()-clock)), ""})
+			fmt.Sprintf("servers that forget have no vote for that long, until this fades in %v, if no client takes such a lock again", Short(long.Until()-clock)), ""})
 	}
 }
 
@@ -161,7 +161,7 @@ func (v *visit) quarantine(r *record.Record, clock time.Duration) {
 		if r.Basis == record.Proof {
 			basis = "these can have a TTL of " + r.Forgot.String() + ", as the other servers tell"
 		}
-		v.add(Finding{Warning, checkQuarantine, fmt.Sprintf("it is in quarantine for another %v", short(left)), why + "; " + basis,
+		v.add(Finding{Warning, checkQuarantine, fmt.Sprintf("it is in quarantine for another %v", Short(left)), why + "; " + basis,
 			"wait; or, if no lock that it may have forgotten can be held any more, " + anew})
 
 		v.quarantined = r.Quarantine(clock, v.shortest(r, clock)) > 0

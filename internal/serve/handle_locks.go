@@ -49,7 +49,7 @@ func (s *Server) acquire(w http.ResponseWriter, r *request) error {
 	}
 	if !stop() { // its session ran down while it waited, and lasts for its TTL from the answer on
 		leave() // first: the one under way may not have left yet
-		if err := of.enter(); err != nil {
+		if _, err := s.table.session(of.id, of.client); err != nil {
 			return err
 		}
 		defer of.leave()

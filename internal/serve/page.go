@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/doctor"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -133,16 +134,18 @@ func (p *Page) look() {
 
 // Observe implements redlock.Observer: it notes what becomes of locks, and not each vote and renewal.
 func (p *Page) Observe(e redlock.Event) {
-	text := ""
+	text, took := "", doctor.Short(e.Elapsed)
 	switch e.Kind {
 	case redlock.EventAcquired:
-		if text = fmt.Sprintf("%d votes after %s", e.Votes, short(e.Elapsed)); e.Votes == 1 {
-			text = "1 vote after " + short(e.Elapsed)
+		votes := "votes"
+		if e.Votes == 1 {
+			votes = "vote"
 		}
+		text = fmt.Sprintf("%d %s after %v", e.Votes, votes, took)
 	case redlock.EventLost, redlock.EventReleased:
-		text = "held for " + short(e.Elapsed)
+		text = fmt.Sprint("held for ", took)
 	case redlock.EventNotAcquired:
-		text = "after " + short(e.Elapsed)
+		text = fmt.Sprint("after ", took)
 	default:
 		return
 	}
@@ -150,19 +153,6 @@ func (p *Page) Observe(e redlock.Event) {
 		text += ": " + inOurWords(e.Err)
 	}
 	p.events.add(e.Time, Event{Lock: e.Name, What: e.Kind.String(), Text: text, By: "this process"})
-}
-
-// short returns a time as people read it.
-func short(d time.Duration) string {
-	switch {
-	case d >= 10*time.Second:
-		d = d.Round(time.Second)
-	case d >= 10*time.Millisecond:
-		d = d.Round(time.Millisecond)
-	default:
-		d = d.Round(10 * time.Microsecond)
-	}
-	return d.String()
 }
 
 const (

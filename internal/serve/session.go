@@ -111,7 +111,7 @@ func (t *table) session(id, client string) (*session, error) {
 	if s == nil || s.client != client {
 		return nil, errNoSession
 	}
-	return s, s.enterLocked()
+	return s, s.enter()
 }
 
 // lease returns a lease of a client for a request that is under way: the caller calls leave of its session.
@@ -122,7 +122,7 @@ func (t *table) lease(id, client string) (*lease, error) {
 	if l == nil || l.session.client != client {
 		return nil, errNoLease
 	}
-	return l, l.session.enterLocked()
+	return l, l.session.enter()
 }
 
 // close lets nothing in from now on, and tells clients so. The sessions that are there last until end, or for
@@ -164,14 +164,8 @@ func (t *table) held() (n int) {
 	return n
 }
 
-// enter notes that a request has come, or returns why it cannot be served.
+// enter notes that a request has come, or returns why it cannot be served. The session must be locked.
 func (s *session) enter() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.enterLocked()
-}
-
-func (s *session) enterLocked() error {
 	switch {
 	case s.isLeft:
 		return errEnding
