@@ -139,6 +139,22 @@ func TestMergingKeepsTheOrder(t *testing.T) {
 	}
 }
 
+// TestThousandsAreMergedInHundreds, because a script keeps all others waiting; and more kinds than are
+// collected at a time are merged in parts.
+func TestThousandsAreMergedInHundreds(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	for i := range 1000 {
+		asked = append(asked, fmt.Sprint("extend k", i))
+	}
+	assert.Len(t, merged(new(Merger), batchOf(asked...)), 1000/maxMerged)
+	asked = nil
+	for i := range 3 * (maxGroups + 1) {
+		asked = append(asked, fmt.Sprint("extend k", i, strings.Repeat("+", i/3)))
+	}
+	assert.Len(t, merged(new(Merger), batchOf(asked...)), maxGroups+1)
+}
+
 // TestMergedAnswersThatMakeNoSenseGrantNothing: each is asked again, alone.
 func TestMergedAnswersThatMakeNoSenseGrantNothing(t *testing.T) {
 	t.Parallel()
