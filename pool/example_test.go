@@ -154,20 +154,6 @@ func ExampleOpen_miniredisFastForward() {
 	// released: <nil>
 }
 
-// Without options it works as well, and the first lock takes a TTL: quarantines are counted
-// by clocks and not by TTLs.
-func ExampleOpen_miniredisPlain() {
-	locker, closeAll := onMiniredis(miniredis.NewMiniRedis(), redlock.TTL(2*time.Second))
-	defer closeAll()
-	for range 2 {
-		err := locker.Do(context.Background(), "invoice:42", func(context.Context) error { return nil })
-		fmt.Println("error:", err)
-	}
-	// Output:
-	// error: <nil>
-	// error: <nil>
-}
-
 // servers starts n servers in this process.
 func servers(n int) (urls []string, closeAll func()) {
 	var started []*miniredis.Miniredis

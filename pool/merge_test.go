@@ -28,19 +28,6 @@ func watchingAll(requests []protocol.Request) {
 	}
 }
 
-// waitForEach watches the key of each request. The server can give hints then.
-func waitForEach(t *testing.T, n protocol.Node, requests []protocol.Request) (watchers []*waiter) {
-	t.Helper()
-	for i := range requests {
-		w := wait(t, n, requests[i].Key)
-		watchers = append(watchers, w)
-		if i == 0 {
-			w.next()
-		}
-	}
-	return watchers
-}
-
 // keyAndValue returns the key of number i, and the value that it is held by.
 func keyAndValue(i int) (key, value string) { return fmt.Sprint("k", i), fmt.Sprint("v", i) }
 
@@ -193,7 +180,11 @@ func TestHoldersAreHintedAfterMergedExtensions(t *testing.T) {
 	const keys = 20
 	requests := hold(t, n, keys)
 	watchingAll(requests)
-	watchers := waitForEach(t, n, requests)
+	watchers := []*waiter{wait(t, n, "k0")}
+	watchers[0].next() // the server can give hints then
+	for _, r := range requests[1:] {
+		watchers = append(watchers, wait(t, n, r.Key))
+	}
 	for range 2 {
 		grantedTogether(t, n, requests)
 	}

@@ -102,24 +102,6 @@ func TestADeletionIsAskedForOnEachConnection(t *testing.T) {
 	assert.Equal(t, []string{"DELIFEQ"}, r.releases("k"))
 }
 
-// TestAnExtensionThatIsOvertakenMakesNoKey: after SCRIPT FLUSH an extension is sent again, behind the
-// deletion that was submitted after it.
-func TestAnExtensionThatIsOvertakenMakesNoKey(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.native = "DELEX"
-	n := r.open()
-	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
-	r.hangAt("EVALSHA")
-	extended, released := submit(t, n, extend("k", "v")), submit(t, n, held("k", "v"))
-	eventually(t, r.hangs, "sent")
-	r.fail("EVALSHA", "NOSCRIPT No matching script. Please use EVAL.")
-	r.goOn()
-	assert.Equal(t, protocol.Granted, released.next(t).Outcome)
-	assert.Equal(t, protocol.Refused, extended.next(t).Outcome)
-	assert.False(t, r.Exists("k"))
-}
-
 // TestTheNewestServersReleaseByThemselves: whether a server has such a command is asked of the
 // server, not of package pool.
 func TestTheNewestServersReleaseByThemselves(t *testing.T) {
