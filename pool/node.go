@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/pool/internal/link"
@@ -53,10 +52,9 @@ func (n *node) reach(ctx context.Context) link.Greeting {
 		return link.Greeting{Err: n.several}
 	}
 	g := n.members.reach(ctx)
-	if g.Err == nil {
-		if g.Err = n.meet(g.Server); g.Err != nil {
-			g.Conn.Close()
-		}
+	if g.Err == nil && n.meet(g.Server) != nil {
+		g.Conn.Close()
+		g.Err = n.several
 	}
 	if errors.Is(g.Err, errSeveral) {
 		n.doubts.enter("it " + g.Err.Error())
@@ -67,19 +65,16 @@ func (n *node) reach(ctx context.Context) link.Greeting {
 // maxMet bounds how many servers a node remembers. Each restart makes another.
 const maxMet = 100
 
-// meet takes down which server the node is connected to, and returns an error if it had left that one
-// for another before.
+// meet takes down which server the node is connected to. It returns errSeveral if the node had left that
+// one for another before.
 func (n *node) meet(s link.Server) error {
-	if s.RunID == "" || n.several != nil {
-		return n.several
-	}
 	is := s.Generation()
 	switch last := len(n.met) - 1; {
-	case last >= 0 && n.met[last] == is:
+	case s.RunID == "", last >= 0 && n.met[last] == is:
 	case slices.Contains(n.met, is):
 		n.several = fmt.Errorf("%w (this client has been at another one since it was here; start it anew when that is mended)", errSeveral)
 	default:
-		n.met = append(n.met, strings.Clone(is))
+		n.met = append(n.met, is)
 		n.met = n.met[max(0, len(n.met)-maxMet):]
 	}
 	return n.several

@@ -182,7 +182,7 @@ func (c *conn) settle(k wire.Call, a wire.Answer) {
 	switch r := &a.Reply; {
 	case k.Request.Op != protocol.OpAdmit || r.Err != nil:
 		r.Run = c.confirmation.run
-	case c.server.RunID != "" && c.server.DataSet != "" && r.Run != c.confirmation.run: // the record's own answer has it
+	case !c.server.isNameless() && r.Run != c.confirmation.run: // the record's own answer has it
 		c.fail(ErrSucceeded) // before a record of what follows is written
 		a.Reply = protocol.Reply{Outcome: protocol.Unknown, Err: ErrSucceeded}
 	}

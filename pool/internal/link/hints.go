@@ -236,11 +236,8 @@ func (h *hints) hear(ctx context.Context, c redis.Conn, to redirect) (had connec
 	patience := h.config.Ping + h.config.Stall
 	silent := time.AfterFunc(patience, fail)
 	defer silent.Stop()
-	pinging := make(chan struct{})
-	go func() {
-		defer close(pinging)
-		h.ping(ctx, c)
-	}()
+	var pinging sync.WaitGroup
+	pinging.Go(func() { h.ping(ctx, c) })
 	h.setRedirect(to)
 	if h.hasLeft(to.run) { // since the listener was made
 		fail()
@@ -259,7 +256,7 @@ func (h *hints) hear(ctx context.Context, c redis.Conn, to redirect) (had connec
 	}
 	fail()
 	shut()
-	<-pinging
+	pinging.Wait()
 	h.setRedirect(redirect{})
 	return had
 }

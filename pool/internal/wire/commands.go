@@ -16,6 +16,8 @@ type command struct {
 	script *script // nil: a plain command
 	head   Packet  // of a plain command: the words that never change
 
+	oneKey bool // what is done to keys that others could ask for is about the request's Key
+
 	// forMany does it for many keys at once (see Merger); nil: there is none.
 	forMany *script
 
@@ -32,23 +34,23 @@ type command struct {
 }
 
 var commands = [...]command{
-	protocol.OpAcquire: {head: Begin(6, "SET"), encode: encodeSet, decode: decodeSet},
-	protocol.OpExtend:  {script: extendScript, forMany: extendEachScript, encode: encodeExtend, decode: decodeOwned},
+	protocol.OpAcquire: {oneKey: true, head: Begin(6, "SET"), encode: encodeSet, decode: decodeSet},
+	protocol.OpExtend:  {oneKey: true, script: extendScript, forMany: extendEachScript, encode: encodeExtend, decode: decodeOwned},
 	protocol.OpRelease: {
-		script: releaseScript, forMany: releaseEachScript, encode: encodeRelease, decode: decodeReleased, deletesKey: true,
+		oneKey: true, script: releaseScript, forMany: releaseEachScript, encode: encodeRelease, decode: decodeReleased, deletesKey: true,
 	},
-	protocol.OpInspect: {script: inspectScript, encode: encodeKey, decode: decodeInspect},
-	protocol.OpLook:    {script: lookScript, forMany: lookEachScript, encode: encodeRelease, decode: decodeOwned},
+	protocol.OpInspect: {oneKey: true, script: inspectScript, encode: encodeKey, decode: decodeInspect},
+	protocol.OpLook:    {oneKey: true, script: lookScript, forMany: lookEachScript, encode: encodeRelease, decode: decodeOwned},
 
 	protocol.OpAcquireFenced: {
-		script: acquireFencedScript, encode: encodeFenced, decode: decodeFenced, makesKey: true,
+		oneKey: true, script: acquireFencedScript, encode: encodeFenced, decode: decodeFenced, makesKey: true,
 	},
-	protocol.OpRaise: {script: raiseScript, encode: encodeFenced, decode: decodeFenced},
+	protocol.OpRaise: {oneKey: true, script: raiseScript, encode: encodeFenced, decode: decodeFenced},
 	protocol.OpReleaseFenced: {
-		script: releaseFencedScript, encode: encodeFenced, decode: decodeReleased, deletesKey: true,
+		oneKey: true, script: releaseFencedScript, encode: encodeFenced, decode: decodeReleased, deletesKey: true,
 	},
 
-	protocol.OpWatch: {head: Begin(2, "PTTL"), encode: encodeKey, decode: decodeWatch},
+	protocol.OpWatch: {oneKey: true, head: Begin(2, "PTTL"), encode: encodeKey, decode: decodeWatch},
 	protocol.OpQueue: {script: queueScript, encode: encodeQueue, decode: decodeQueue},
 
 	protocol.OpAdmit: {script: recordScript, encode: encodeRecord, decode: decodeRecord},

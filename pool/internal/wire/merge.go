@@ -68,12 +68,6 @@ func (m *Merger) Sent() {
 	}
 }
 
-// mayMerge reports whether a request may be one of a merged call. A release that may well be refused is
-// not: it costs a script of its own anyway.
-func mayMerge(r *protocol.Request) bool {
-	return commands[r.Op].forMany != nil && (r.Held || !r.Op.Releases())
-}
-
 // Merge returns the batch with merged calls. It uses the batch's memory.
 func (m *Merger) Merge(batch []Call) []Call {
 	if m.stopped.Load() {
@@ -83,9 +77,10 @@ func (m *Merger) Merge(batch []Call) []Call {
 	for _, k := range batch {
 		place := len(kept)
 		switch {
-		case !isAboutOneKey(k.Request.Op):
+		case !commands[k.Request.Op].oneKey:
 			m.endGroups(kept)
-		case mayMerge(k.Request) && k.Form == (Form{}):
+		case commands[k.Request.Op].forMany == nil || k.Form != (Form{}):
+		case k.Request.Held || !k.Request.Op.Releases(): // any other release costs a script of its own anyway
 			place = m.join(kept, k)
 		}
 		if len(m.groups) > 0 {
@@ -187,17 +182,6 @@ func (k *Call) MergedExtensions() (keys []string) {
 		keys[i] = each[i].Request.Key
 	}
 	return keys
-}
-
-// isAboutOneKey reports whether what is done to keys that others could ask for is about the request's
-// Key.
-func isAboutOneKey(op protocol.Op) bool {
-	switch op {
-	case protocol.OpAcquire, protocol.OpExtend, protocol.OpRelease, protocol.OpInspect, protocol.OpLook, protocol.OpWatch,
-		protocol.OpAcquireFenced, protocol.OpRaise, protocol.OpReleaseFenced:
-		return true
-	}
-	return false
 }
 
 // The scripts for many keys. KEYS are the keys; ARGV are the TTL in milliseconds, and the value of

@@ -92,13 +92,10 @@ var (
 	pexpireHead = Begin(4, "PEXPIRE")
 )
 
-// counterLife is how long a counter lives at least when plain commands have set it. A token that is
-// further than the distance ahead of the clock does not count for the asker.
-func counterLife(slack time.Duration) time.Duration { return 24*time.Hour + 6*slack }
-
-// appendPlain appends the plain commands of an acquisition.
+// appendPlain appends the plain commands of an acquisition. A token that is further than the slack ahead of
+// the clock does not count for the asker, so its counter need not live longer.
 func (p Packet) appendPlain(r *protocol.Request) Packet {
-	set, life := &commands[protocol.OpAcquire], counterLife(r.Slack).Milliseconds()
+	set, life := &commands[protocol.OpAcquire], (24*time.Hour + 6*r.Slack).Milliseconds()
 	p = set.encode(append(p, set.head...), r)
 	p = append(p, pexpireHead...).Text(r.Counter).Number(life).Text("GT")
 	p = append(p, zaddHead...).Text(r.Counter).Text("GT").Text("CH").Number(r.Token).Text(highest)
