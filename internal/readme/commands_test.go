@@ -1,6 +1,7 @@
 package readme_test
 
 import (
+	"cmp"
 	"os"
 	"os/exec"
 	"path"
@@ -102,12 +103,8 @@ func isChecked(c readme.Command) bool {
 	return false
 }
 
-// flagsOfGo are those of go test that the documents may use, and whether a value follows in a word
-// of its own.
-var flagsOfGo = map[string]bool{
-	"-v": false, "-race": false, "-short": false, "-all": false, "-run": true, "-skip": true, "-bench": true, "-benchtime": true,
-	"-count": true, "-timeout": true, "-o": true,
-}
+// flagsOfGo are those of go test that the documents may use, besides those that name tests.
+var flagsOfGo = []string{"-v", "-race", "-short", "-all", "-benchtime", "-count", "-timeout", "-o"}
 
 // wrongWithGo returns what is wrong with a go command, or nothing.
 func wrongWithGo(t *testing.T, c readme.Command) string {
@@ -116,75 +113,52 @@ func wrongWithGo(t *testing.T, c readme.Command) string {
 		dir, words = filepath.Join(dir, words[1]), words[2:]
 	}
 	dir = filepath.Join(readme.Root(t), dir)
-	verb, words := words[0], words[1:]
-	var packages []string
-	var patterns, own []string
-	for i := 0; i < len(words); i++ {
-		name, value, joined := strings.Cut(words[i], "=")
-		takes, known := flagsOfGo[name]
-		switch {
-		case !strings.HasPrefix(name, "-") && (verb == "test" || len(packages) == 0):
-			packages = append(packages, words[i])
-			continue
-		case !strings.HasPrefix(name, "-"):
-			continue // an argument of the program
-		case !known:
-			own = append(own, strings.TrimLeft(name, "-"))
-			takes = i+1 < len(words) && !strings.HasPrefix(words[i+1], "-")
-		}
-		if takes && !joined {
-			i++
-			if i == len(words) {
-				return name + " has no value"
-			}
-			value = words[i]
-		}
-		if name == "-run" || name == "-bench" || name == "-skip" {
-			patterns = append(patterns, value)
-		}
-	}
-	if !slices.Contains([]string{"test", "run", "doc", "build"}, verb) {
+	if verb := words[0]; !slices.Contains([]string{"test", "run", "doc", "build"}, verb) {
 		return "go " + verb + " is not among the commands that are checked"
 	}
-	if len(packages) == 0 && verb != "test" {
-		return "no package is named"
-	}
-	for _, p := range packages {
-		if folder := filepath.Join(dir, strings.TrimSuffix(p, "...")); len(sourcesIn(folder)) == 0 && !strings.HasSuffix(p, "...") {
-			return "there is no package " + p
-		} else if _, err := os.Stat(folder); err != nil {
+	sources := "" // of the first package that is named, or of the folder
+	for _, word := range words[1:] {
+		if word != "." && !strings.HasPrefix(word, "./") {
+			continue
+		}
+		at := filepath.Join(dir, strings.TrimSuffix(word, "..."))
+		if _, err := os.Stat(at); err != nil {
 			return err.Error()
 		}
-	}
-	if len(patterns)+len(own) == 0 {
-		return ""
-	}
-	if len(packages) == 0 {
-		packages = []string{"."}
-	}
-	text := strings.Join(sourcesIn(filepath.Join(dir, packages[0])), "\n")
-	for _, pattern := range patterns {
-		if pattern != "-" && !matchesATest(pattern, text) { // "-run -" is the way to run none
-			return "no test matches " + pattern
+		there := sourcesIn(at)
+		if there == "" && !strings.HasSuffix(word, "...") {
+			return "there is no package " + word
 		}
+		sources = cmp.Or(sources, there)
 	}
-	for _, name := range own {
-		if !regexp.MustCompile(`\.\w+\((?:&[\w.]+, )?"` + name + `"`).MatchString(text) {
-			return "there is no flag -" + name
+	sources = cmp.Or(sources, sourcesIn(dir))
+	for i, word := range words[1:] {
+		name, value, joined := strings.Cut(word, "=")
+		switch {
+		case !strings.HasPrefix(name, "-") || name == "-":
+		case name == "-run" || name == "-bench" || name == "-skip":
+			if !joined && i+2 < len(words) {
+				value = words[i+2]
+			}
+			if value != "-" && !matchesATest(value, sources) { // "-run -" is the way to run none
+				return "no test matches " + value
+			}
+		case !slices.Contains(flagsOfGo, name) && !regexp.MustCompile(`\.\w+\((?:&[\w.]+, )?"`+strings.TrimLeft(name, "-")+`"`).MatchString(sources):
+			return "there is no flag " + name
 		}
 	}
 	return ""
 }
 
-// sourcesIn returns the texts of a folder's Go files.
-func sourcesIn(folder string) (texts []string) {
+// sourcesIn returns the text of a folder's Go files.
+func sourcesIn(folder string) string {
+	var all strings.Builder
 	paths, _ := filepath.Glob(filepath.Join(folder, "*.go"))
 	for _, path := range paths {
-		if text, err := os.ReadFile(path); err == nil {
-			texts = append(texts, string(text))
-		}
+		text, _ := os.ReadFile(path)
+		all.Write(text)
 	}
-	return texts
+	return all.String()
 }
 
 func matchesATest(pattern, sources string) bool {
@@ -262,7 +236,8 @@ func TestWhatIsWrongWithACommandIsSaid(t *testing.T) {
 		{"go test ./pool -run TestDoubtsAreLogged", ""},
 		{"go test ./pool -run TestNoSuchThing", "no test matches TestNoSuchThing"},
 		{"go test ./pool -run -", ""},
-		{"go test ./nosuch", "there is no package ./nosuch"},
+		{"go test ./nosuch", "no such file"},
+		{"go test ./docs", "there is no package ./docs"},
 		{"go test -run '^TestQuorumSchedules$' . -schedules 5", ""},
 		{"go test -run '^TestQuorumSchedules$' . -rounds 5", "there is no flag -rounds"},
 		{"go run ./internal/mutants -v quorum-half", ""},

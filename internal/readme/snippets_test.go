@@ -55,8 +55,6 @@ func home(document string) string {
 // otherLanguages are the heads of columns with calls that are not Go.
 var otherLanguages = regexp.MustCompile(`Redisson|DistributedLock|ShedLock`)
 
-var inCell = regexp.MustCompile("`([^`]+)`")
-
 // callsInTables returns the Go in the cells of tables that is more than a name.
 func callsInTables(markdown string) (calls []string) {
 	var head []string
@@ -73,7 +71,7 @@ func callsInTables(markdown string) (calls []string) {
 			if i < len(head) && otherLanguages.MatchString(head[i]) {
 				continue
 			}
-			for _, code := range inCell.FindAllStringSubmatch(cell, -1) {
+			for _, code := range quoted.FindAllStringSubmatch(cell, -1) {
 				if isCall(code[1]) {
 					calls = append(calls, code[1])
 				}
