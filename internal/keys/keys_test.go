@@ -1,7 +1,6 @@
 package keys_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -78,6 +77,8 @@ func TestCompanionsAreNamedByTheWholeKey(t *testing.T) {
 		assert.Equal(t, row.readers, keys.Readers.Of(row.key))
 		assert.Equal(t, row.slot, keys.Slot(row.key, 3))
 		assert.Equal(t, row.tokens, keys.Counter.Of(keys.Slot(row.key, 3)))
+		stem, tail := keys.Slots(row.key)
+		assert.Equal(t, keys.Slot(row.key, 999), stem+"999"+tail)
 	}
 	assert.Equal(t, "job", keys.Slot("job", 0))
 }
@@ -97,7 +98,7 @@ func short(n int) []string {
 	return all[1:]
 }
 
-// TestNoTwoKeysHaveACompanionInCommon, and no lock can have the key of one.
+// TestNoTwoKeysHaveACompanionInCommon, no lock can have the key of one, and each is in the slot of its key.
 func TestNoTwoKeysHaveACompanionInCommon(t *testing.T) {
 	t.Parallel()
 	owner := map[string]string{}
@@ -109,12 +110,6 @@ func TestNoTwoKeysHaveACompanionInCommon(t *testing.T) {
 			require.True(t, keys.Reserved(c), "%q", c)
 		}
 		require.False(t, keys.Reserved(key), "%q", key)
-	}
-}
-
-func TestCompanionsAreInTheSlotOfTheirKey(t *testing.T) {
-	t.Parallel()
-	for _, key := range short(4) {
 		inItsSlot(t, key)
 	}
 }
@@ -126,16 +121,6 @@ func inItsSlot(t *testing.T, key string) {
 	}
 	for _, c := range companions(key) {
 		require.Equal(t, slotOf(key), slotOf(c), "%q beside %q", c, key)
-	}
-}
-
-func TestTheNumberOfASlotIsBetweenStemAndTail(t *testing.T) {
-	t.Parallel()
-	for _, row := range table {
-		stem, tail := keys.Slots(row.key)
-		for _, n := range []int{1, 3, 999} {
-			assert.Equal(t, keys.Slot(row.key, n), fmt.Sprint(stem, n, tail))
-		}
 	}
 }
 

@@ -55,7 +55,7 @@ type Relay struct {
 // it even after it was healed.
 type way struct {
 	Fault
-	healed chan struct{} // closed when the fault is over
+	healed chan struct{} // closed when it is over
 }
 
 // New starts a relay to the server at an address.
@@ -64,9 +64,7 @@ func New(server string) (*Relay, error) {
 	if err != nil {
 		return nil, err
 	}
-	over := make(chan struct{})
-	close(over)
-	r := &Relay{server: server, listener: l, links: map[*link]bool{}, ways: [2]way{{healed: over}, {healed: over}}}
+	r := &Relay{server: server, listener: l, links: map[*link]bool{}, ways: [2]way{{healed: make(chan struct{})}, {healed: make(chan struct{})}}}
 	r.running.Go(r.accept)
 	return r, nil
 }
@@ -99,27 +97,17 @@ func (r *Relay) Heal() {
 }
 
 func (r *Relay) set(d Direction, f Fault) {
-	select {
-	case <-r.ways[d].healed:
-	default:
-		close(r.ways[d].healed)
-	}
-	w := way{Fault: f, healed: make(chan struct{})}
-	if f.Mode == Pass {
-		close(w.healed)
-	}
-	r.ways[d] = w
+	close(r.ways[d].healed)
+	r.ways[d] = way{Fault: f, healed: make(chan struct{})}
 }
 
-// Reset breaks all connections, as a firewall that restarts does, and returns how
-// many there were.
-func (r *Relay) Reset() int {
+// Reset breaks all connections, as a firewall that restarts does.
+func (r *Relay) Reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for l := range r.links {
 		l.reset()
 	}
-	return len(r.links)
 }
 
 // Struck returns how many pieces of a stream faults have dropped, held or delayed.

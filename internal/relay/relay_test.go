@@ -230,7 +230,7 @@ func TestAResetBreaksWhatIsThereOnly(t *testing.T) {
 	send(t, c, "one")
 	e.expect(t, "one")
 	receive(t, c, "one")
-	assert.Equal(t, 1, r.Reset())
+	r.Reset()
 	broken(t, c)
 	c = connect(t, r)
 	send(t, c, "two")

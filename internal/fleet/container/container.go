@@ -95,7 +95,7 @@ func (d *published) Launch(ctx context.Context, i int) (url string, err error) {
 func (d *published) Start(ctx context.Context, i int, m fleet.Memory) error {
 	n := d.nodes[i]
 	if m == fleet.Lost {
-		if err := d.remove(ctx, n.server); err != nil {
+		if err := removeContainer(ctx, d.engine, n.server); err != nil {
 			return err
 		}
 		n.server = ""
@@ -175,23 +175,13 @@ func (d *published) Resume(_ context.Context, i int) error {
 	return d.engine.UnpauseContainer(d.nodes[i].server)
 }
 
-// remove removes a container in whatever state, with its data. "" is none.
-func (d *published) remove(ctx context.Context, id string) error {
-	if id == "" {
-		return nil
-	}
-	return removeContainer(ctx, d.engine, id)
-}
-
 func (d *published) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	err := fleet.Parallel(len(d.nodes), func(i int) error {
 		n := d.nodes[i]
-		if n.port != 0 {
-			fleet.ReleasePort(n.port)
-		}
-		return errors.Join(d.remove(ctx, n.server), d.remove(ctx, n.holder))
+		defer fleet.ReleasePort(n.port)
+		return errors.Join(removeContainer(ctx, d.engine, n.server), removeContainer(ctx, d.engine, n.holder))
 	})
 	return errors.Join(err, d.net.remove())
 }
@@ -218,7 +208,7 @@ func (d *addressed) Launch(ctx context.Context, i int) (url string, err error) {
 	// It needs some socket, or it ends at once.
 	opts.Config.Cmd = []string{"redis-server", "--port", "0", "--unixsocket", "/tmp/holder.sock", "--save", ""}
 	opts.Config.ExposedPorts, opts.HostConfig.PortBindings = nil, nil
-	opts.NetworkingConfig = d.net.endpoint(n.addr)
+	opts.NetworkingConfig = &dc.NetworkingConfig{EndpointsConfig: map[string]*dc.EndpointConfig{d.net.id: endpoint(n.addr)}}
 	if n.holder, err = d.create(ctx, opts); err != nil {
 		return "", err
 	}

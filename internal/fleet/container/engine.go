@@ -1,6 +1,7 @@
 package container
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,11 +66,9 @@ func available(ctx context.Context) error {
 
 // findImage returns the image to run, pulled if need be.
 func findImage(ctx context.Context, engine *dc.Client) (string, error) {
-	image := os.Getenv(ImageEnv)
-	candidates := []string{image}
-	if image == "" {
-		image = DefaultImage
-		candidates = []string{DefaultImage, LocalImage}
+	candidates := []string{DefaultImage, LocalImage}
+	if image := os.Getenv(ImageEnv); image != "" {
+		candidates = []string{image}
 	}
 	for _, c := range candidates {
 		if _, err := engine.InspectImage(c); err == nil {
@@ -78,30 +77,26 @@ func findImage(ctx context.Context, engine *dc.Client) (string, error) {
 			return "", fmt.Errorf("look for image %s: %w", c, err)
 		}
 	}
-	if err := pull(ctx, image); err != nil {
+	image := candidates[0]
+	if err := pull(ctx, engine, image); err != nil {
 		return "", fmt.Errorf("image %s is not on this machine and cannot be pulled (%w); "+
 			"make one from the installed redis-server with integration/image.sh, or name another in %s", image, err, ImageEnv)
 	}
 	return image, nil
 }
 
-// pull has a client of its own, because the other one's timeout is too short for it.
-func pull(ctx context.Context, image string) error {
-	pool, err := dockertest.NewPool("")
-	if err != nil {
-		return err
-	}
+// pull takes longer than the client's timeout for other calls.
+func pull(ctx context.Context, engine *dc.Client, image string) error {
+	engine.SetTimeout(0)
+	defer engine.SetTimeout(callTimeout)
 	ctx, cancel := context.WithTimeout(ctx, pullTimeout)
 	defer cancel()
 	opts := dc.PullImageOptions{Repository: image, Context: ctx}
-	// Without a tag the engine would pull all of them; a digest is no tag.
-	if !strings.Contains(image, "@") {
-		opts.Tag = "latest"
-		if i := strings.LastIndex(image, ":"); i > strings.LastIndex(image, "/") {
-			opts.Repository, opts.Tag = image[:i], image[i+1:]
-		}
+	if !strings.Contains(image, "@") { // a digest is no tag
+		opts.Repository, opts.Tag = dc.ParseRepositoryTag(image)
+		opts.Tag = cmp.Or(opts.Tag, "latest") // or the engine would pull all of them
 	}
-	return pool.Client.PullImage(opts, dc.AuthConfiguration{})
+	return engine.PullImage(opts, dc.AuthConfiguration{})
 }
 
 // sweep removes containers and networks whose owner died without Close. It ignores errors,
@@ -125,8 +120,11 @@ func sweep(ctx context.Context, engine *dc.Client) {
 	}
 }
 
-// removeContainer removes the container in whatever state, with its volumes.
+// removeContainer removes the container in whatever state, with its volumes. "" is none.
 func removeContainer(ctx context.Context, engine *dc.Client, id string) error {
+	if id == "" {
+		return nil
+	}
 	err := engine.RemoveContainer(dc.RemoveContainerOptions{ID: id, Force: true, RemoveVolumes: true, Context: ctx})
 	if gone := (*dc.NoSuchContainer)(nil); errors.As(err, &gone) {
 		return nil

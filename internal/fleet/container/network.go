@@ -101,17 +101,13 @@ func (n *network) addr(i int) netip.Addr {
 	return a
 }
 
-func (n *network) endpoint(addr netip.Addr) *dc.NetworkingConfig {
-	return &dc.NetworkingConfig{EndpointsConfig: map[string]*dc.EndpointConfig{n.id: endpointAt(addr)}}
-}
-
-func endpointAt(addr netip.Addr) *dc.EndpointConfig {
+func endpoint(addr netip.Addr) *dc.EndpointConfig {
 	return &dc.EndpointConfig{IPAMConfig: &dc.EndpointIPAMConfig{IPv4Address: addr.String()}}
 }
 
 func (n *network) connect(ctx context.Context, container string, addr netip.Addr) error {
 	return n.engine.ConnectNetwork(n.id, dc.NetworkConnectionOptions{
-		Container: container, EndpointConfig: endpointAt(addr), Context: ctx,
+		Container: container, EndpointConfig: endpoint(addr), Context: ctx,
 	})
 }
 
