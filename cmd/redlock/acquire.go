@@ -50,9 +50,10 @@ type acquisition struct {
 // patience is for how long an outage is waited out where --wait does not say: the library's default.
 const patience = 3 * time.Second
 
-// acquisitionFlags adds the flags to a command.
-func acquisitionFlags(c *cobra.Command) *acquisition {
-	a := &acquisition{servers: serverFlags(c)}
+// acquisitionFlags adds the flags to a command. The last is for the time that the work has to end when its
+// lock is lost.
+func acquisitionFlags(c *cobra.Command, graceName, grace string) *acquisition {
+	a := &acquisition{servers: serverFlags(c), graceName: graceName}
 	a.states = true
 	f := c.Flags()
 	a.embeddedFlag()
@@ -70,14 +71,9 @@ func acquisitionFlags(c *cobra.Command) *acquisition {
 	f.IntVar(&a.weight, "weight", 1, "take so many of the permits, all or none")
 	f.IntVarP(&a.heldCode, "conflict-exit-code", "E", exitHeld, "exit with `CODE` if another client holds the lock")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "do not say that another client holds the lock, or that redlock waits for it: the exit code tells")
+	f.DurationVar(&a.grace, graceName, 0, grace)
 	f.Lookup("verbose").Usage = "tell on stderr what happens; -vv: also each vote"
 	return a
-}
-
-// graceFlag adds the flag for the time that the work has to end when its lock is lost.
-func (a *acquisition) graceFlag(name, usage string) {
-	a.graceName = name
-	a.flags.DurationVar(&a.grace, name, 0, usage)
 }
 
 // check completes the flags, and refuses names that cannot be locked and what contradicts itself.
@@ -214,10 +210,17 @@ func (a *acquisition) tryAcquire(ctx context.Context, l *redlock.Locker, names [
 	began := time.Now()
 	for try := 1; ; try++ {
 		lock, err := ask()
-		if !errors.Is(err, redlock.ErrNoQuorum) {
+		var vote *redlock.QuorumError
+		if !errors.Is(err, redlock.ErrNoQuorum) || !errors.As(err, &vote) {
 			return lock, err
 		}
-		if err = outageSince(began, err); !a.goesOn(try, began, err) {
+		outage := time.Since(began)
+		goOn := vote.Remaining < patience-outage && !vote.Permanent() // as the library would
+		if a.flags.Changed("retries") {
+			goOn = try <= a.retries
+		}
+		of := *vote
+		if of.Outage, err = outage, &of; !goOn {
 			return nil, err
 		}
 		pause := max(rand.N(min(time.Duration(try)*20*time.Millisecond, 200*time.Millisecond)), a.interval)
@@ -227,29 +230,6 @@ func (a *acquisition) tryAcquire(ctx context.Context, l *redlock.Locker, names [
 			return nil, err
 		}
 	}
-}
-
-// goesOn says whether to try again where too few servers answered: so many times as --retries says, or
-// for as long as the library would, and not where that is known to be in vain.
-func (a *acquisition) goesOn(try int, began time.Time, err error) bool {
-	if a.flags.Changed("retries") {
-		return try <= a.retries
-	}
-	var vote *redlock.QuorumError
-	left := patience - time.Since(began)
-	return left > 0 && errors.As(err, &vote) && vote.Remaining < left && !vote.Permanent()
-}
-
-// outageSince returns the error of a try that too few servers answered, with for how long that has been
-// so.
-func outageSince(began time.Time, err error) error {
-	var vote *redlock.QuorumError
-	if !errors.As(err, &vote) {
-		return err
-	}
-	of := *vote
-	of.Outage = time.Since(began)
-	return &of
 }
 
 // refused gives the error of an acquisition its exit code, and words for people. If it is the end

@@ -21,13 +21,12 @@ func newDemo() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "See a lock taken, refused, lost and regained on five servers",
-		Long: `Starts five Redis servers, takes a quorum lock on them, breaks them, loses the
-lock, mends them, and takes it again. It exits with 0 only if everything that
-it shows did happen.
+		Long: `Starts five Redis servers, takes a quorum lock on them, breaks them, loses the lock, mends them,
+and takes it again. It exits with 0 only if everything that it shows did happen.
 
-The servers are inside this process, or with "--node process" processes of
-redis-server. Where URLs are given by --node it uses these servers, and leaves
-out what would break them; it exits with 69 if one does not answer.`,
+The servers are inside this process, or with "--node process" processes of redis-server. Where
+URLs are given by --node it uses these servers, and leaves out what would break them; it exits
+with 69 if one does not answer.`,
 		Example: `  redlock demo
   redlock demo --node process       # redis-server processes
   redlock demo --node redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003`,

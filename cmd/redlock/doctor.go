@@ -28,27 +28,25 @@ func newDoctor() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check whether the servers are fit for locks",
-		Long: `Checks each server, and all of them together: whether they answer and how fast, roles,
-versions, what a restart or a full memory makes them forget, clocks, quarantines, the
-settings of other clients, servers that are named twice, what the ACL permits, passwords
-in clear. It changes nothing. Give it the settings of the clients, --max-ttl above all.
+		Long: `Checks each server, and all of them together: whether they answer and how fast, roles, versions,
+what a restart or a full memory makes them forget, clocks, quarantines, the settings of other
+clients, servers that are named twice, what the ACL permits, passwords in clear. It changes
+nothing. Give it the settings of the clients, above all --max-ttl.
 
-A finding is fatal if the server has no vote, or locks do not exclude each other, as things
-are now. It is a warning if that can happen when something else goes wrong. What is as it
-should be is only shown with --all or --json.
+A finding is fatal if the server has no vote now, or if locks do not exclude each other. It is a
+warning if that can happen when something else goes wrong. --all and --json show also what is as
+it should be.
 
-With groups of servers it checks each, and tells which version of their map is in use and,
-while that is being changed, whether the next step is safe. It exits with 1 until the
-change is complete.
+It checks each group of servers, and tells which version of their map is in use. While the map is
+being changed it tells whether the next step is safe, and exits with 1.
 
 Exit codes:
-  0    all is well, but for notes
-  1    locks can be taken, but there are warnings, or servers without a vote (or it
-       failed itself, as stderr then says)
-  2    no lock can be taken, in some group
-  69   no quorum of servers answers, in some group
-  64   the command line is wrong
-  78   the configuration is wrong`,
+  0      all is well, but for notes
+  1      locks can be taken, but there are warnings, or servers without a vote (or it
+         failed itself, as stderr then says)
+  2      no lock can be taken, in some group
+  69     no quorum of servers answers, in some group
+` + wrongCodes,
 		Example: `  redlock doctor
   redlock doctor --json | jq '.nodes[].findings[] | select(.severity == "fatal")'`,
 		Args: noArguments,
@@ -57,7 +55,11 @@ Exit codes:
 			if err != nil {
 				return err
 			}
-			if err := plain.OutputEither(c.OutOrStdout(), asJSON, found.document(), found.text(all)); err != nil {
+			document := any(found)
+			if found.Map == nil { // of a set of servers its report alone
+				document = found.Groups[0].Report
+			}
+			if err := plain.OutputEither(c.OutOrStdout(), asJSON, document, found.text(all)); err != nil {
 				return err
 			}
 			return found.verdict()
@@ -85,14 +87,6 @@ type groupReport struct {
 	*doctor.Report
 
 	set serverSet
-}
-
-// document returns what is printed with --json: of a set of servers its report alone.
-func (e *examination) document() any {
-	if e.Map == nil {
-		return e.Groups[0].Report
-	}
-	return e
 }
 
 // examine has the servers examined as clients with these settings see them.

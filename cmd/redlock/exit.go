@@ -42,6 +42,9 @@ const exitCodesHelp = `Exit codes:
   78                   the configuration is wrong
   1                    anything else`
 
+// wrongCodes are those that all commands have. They are the last in each list.
+const wrongCodes = `  64, 78 the command line is wrong; the configuration is wrong`
+
 // An exitError is an error with the exit code that it leads to. Without an err
 // nothing is printed.
 type exitError struct {
@@ -91,26 +94,15 @@ func exitCode(ctx context.Context, err error) int {
 	return exitFailed
 }
 
-// A prompt asks a question and reads the answer.
-type prompt struct {
-	in       io.Reader
-	out      io.Writer
-	terminal bool // in is one
-}
-
-func newPrompt(c *cobra.Command) prompt {
-	return prompt{in: c.InOrStdin(), out: c.ErrOrStderr(), terminal: plain.IsTerminal(c.InOrStdin())}
-}
-
-// confirm asks a question, and returns an error unless one of the wanted lines is typed.
-func (p prompt) confirm(ctx context.Context, question string, wanted ...string) error {
-	if !p.terminal {
+// confirm asks a question at the terminal, and returns an error unless one of the wanted lines is typed.
+func confirm(c *cobra.Command, question string, wanted ...string) error {
+	if !plain.IsTerminal(c.InOrStdin()) {
 		return usageErrorf("it wants to be confirmed, and there is no terminal: give --yes, too; nothing was changed")
 	}
-	io.WriteString(p.out, question)
+	io.WriteString(c.ErrOrStderr(), question)
 	typed := make(chan string, 1)
 	go func() { // ends with the process if no line comes, because a read of a terminal cannot be cancelled
-		line, _ := bufio.NewReader(p.in).ReadString('\n')
+		line, _ := bufio.NewReader(c.InOrStdin()).ReadString('\n')
 		typed <- strings.TrimRight(line, "\r\n")
 	}()
 	select {
@@ -119,7 +111,7 @@ func (p prompt) confirm(ctx context.Context, question string, wanted ...string) 
 			return errors.New("not confirmed: nothing was changed")
 		}
 		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	case <-c.Context().Done():
+		return c.Context().Err()
 	}
 }

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -61,12 +59,12 @@ const configHelp = `A flag goes before the environment, and that before the conf
 
   flag                environment                file
 %s
-In the environment the servers stand in one line, with commas or spaces between
-their URLs. A command ignores what it has no flag for: the file is for all.
+In the environment the servers are one line of URLs, with commas or spaces between them. A command
+ignores settings that it has no flag for.
 
-The file is YAML. Without --config or $REDLOCK_CONFIG it is redlock.yaml in your
-configuration directory (~/.config, or $XDG_CONFIG_HOME; on macOS
-~/Library/Application Support), or else /etc/redlock.yaml:
+The file is YAML. Without --config or $REDLOCK_CONFIG it is redlock.yaml in your configuration
+directory (~/.config, or $XDG_CONFIG_HOME; on macOS ~/Library/Application Support), or else
+/etc/redlock.yaml:
 
   nodes:
     - redis://10.0.0.1:6379
@@ -80,20 +78,18 @@ All who compete for a lock must use the same servers, prefix and max_ttl.
 
 PASSWORDS
 
-Keep passwords off the command line, where others see them: put them into the URLs
-of the environment or the file, into $REDLOCK_PASSWORD, or into a file that
-password_file or $REDLOCK_PASSWORD_FILE names. username and password are for the URLs
-that have none of their own. redlock never prints a password.
+Others see the command line, so put passwords into the URLs of the environment or the file, into
+$REDLOCK_PASSWORD, or into a file that password_file or $REDLOCK_PASSWORD_FILE names. username and
+password are for URLs that have none of their own. redlock never prints a password.
 
-If a password expires, as IAM tokens do, write it to a file, or have
---password-command print it. Both are read again for new connections, and so are
-the files of --tls-ca, --tls-cert and --tls-key. While files are broken, or do not fit
-together yet, the earlier ones stay in use.
+If a password expires, as IAM tokens do, write it to a file, or have --password-command print it.
+Both are read again for new connections, and so are the files of --tls-ca, --tls-cert and
+--tls-key. While a file is broken, what was read before stays in use.
 
 GROUPS OF SERVERS
 
-If one set of servers is too slow for all locks, several groups can share the work.
-Each group has a name, which stays when the addresses of its servers change:
+If one set of servers is too slow for all locks, several groups can share the work. A group keeps
+its name when the addresses of its servers change:
 
   groups:
     - a=redis://10.0.0.1:6379,redis://10.0.0.2:6379,redis://10.0.0.3:6379
@@ -103,23 +99,22 @@ Give each as a --group, or all of them in one, separated by commas or spaces:
 
   export REDLOCK_GROUPS="a=redis://10.0.0.1:6379 b=redis://10.0.1.1:6379"
 
-Set nodes or groups, not both in one place; if two places differ, the first of flags,
-environment and file counts. --map-version, --joining, --leaving and --group-prefix
-count from where the groups are set, or from a place before it.
+Set nodes or groups, not both in one place. If they are set in two places, the first of flags,
+environment and file counts. --map-version, --joining, --leaving and --group-prefix count if they
+are set in the same place as the groups, or before it.
 
 To change the groups while clients work, go in three steps:
 
-  1. Give clients the next version, with the groups of both: mark the new ones as
-     joining, and those that will go as leaving.
+  1. Give all clients the next version, with old and new groups: the new ones are
+     joining, and those that will go are leaving.
          --map-version 2 --group a=... --group b=... --group c=... --joining c
   2. Wait until "redlock doctor" with these flags says that the change is complete.
-     That takes all clients, and one that has locked and stays for a minute.
-  3. Give clients the version without --joining, and without the groups that left.
+     All clients must have it by then, and one must lock and stay for a minute.
+  3. Give all clients the same version without --joining, and without the groups that left.
          --map-version 2 --group a=... --group b=... --group c=...
 
-To replace one server, or to change their number, let a group with another name join
-while the old one leaves. Where both have a server in common, give the new group a
-prefix for its keys, which it keeps:
+To replace a server, or to change their number, let a group with another name join while the old
+one leaves. If they share a server, give the new group a prefix for its keys, which it keeps:
 
   --map-version 2 --group a=URL1,URL2,URL3 --leaving a \
       --group b=URL1,URL2,URL4 --joining b --group-prefix b=b:
@@ -170,31 +165,9 @@ func newMan() *cobra.Command {
 			}
 			header := doc.GenManHeader{Section: "1", Source: "redquorum", Manual: "Quorum locks"}
 			forMan(c.Root())
-			if err := doc.GenManTree(c.Root(), &header, args[0]); err != nil {
-				return err
-			}
-			return topicPages(c.Root(), header, args[0])
+			return doc.GenManTree(c.Root(), &header, args[0])
 		},
 	}
-}
-
-// topicPages writes the pages of the topics, which the tree leaves out.
-func topicPages(root *cobra.Command, header doc.GenManHeader, dir string) error {
-	for _, c := range root.Commands() {
-		if !c.IsAdditionalHelpTopicCommand() {
-			continue
-		}
-		var page bytes.Buffer
-		of := header
-		c.DisableFlagsInUseLine = true
-		if err := doc.GenMan(c, &of, &page); err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(dir, root.Name()+"-"+c.Name()+".1"), page.Bytes(), 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // forMan turns the texts of all commands into Markdown, because that is what the generator of
@@ -203,6 +176,9 @@ func forMan(root *cobra.Command) {
 	root.Use, root.DisableFlagsInUseLine = "redlock COMMAND", true
 	root.Long += "\n\n# CONFIGURATION\n\n**redlock-config(1)** has the configuration file, the variables, and which of them counts."
 	for _, c := range append(root.Commands(), root) {
+		if c.IsAdditionalHelpTopicCommand() { // which has a page only if it can be run
+			c.Run, c.DisableFlagsInUseLine = func(*cobra.Command, []string) {}, true
+		}
 		c.Long = keepColumns(c.Long)
 		c.Flags().VisitAll(nameValue)
 	}
@@ -241,10 +217,6 @@ func offer(root *cobra.Command) {
 	}
 }
 
-func files(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	return nil, cobra.ShellCompDirectiveDefault
-}
-
 // commandOf offers files and programs behind a NAME.
 func commandOf(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) == 0 {
@@ -253,12 +225,11 @@ func commandOf(_ *cobra.Command, args []string, _ string) ([]string, cobra.Shell
 	return nil, cobra.ShellCompDirectiveDefault
 }
 
-func directories(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	return nil, cobra.ShellCompDirectiveFilterDirs
-}
-
-// kindsToStart are the kinds of servers that the command can start.
-var kindsToStart = cobra.FixedCompletions([]string{string(fleet.Embedded), string(fleet.Process)}, cobra.ShellCompDirectiveNoFileComp)
+var (
+	files        = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
+	directories  = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
+	kindsToStart = cobra.FixedCompletions([]string{string(fleet.Embedded), string(fleet.Process)}, cobra.ShellCompDirectiveNoFileComp)
+)
 
 // shellPatience is for how long a shell waits for the names of locks.
 const shellPatience = 2 * time.Second

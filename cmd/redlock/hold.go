@@ -19,27 +19,28 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-const holdHelp = `Holds the lock NAME for a program in any language that starts redlock as a child
-process, with pipes to its input and output. redlock writes JSON, an object a line:
+const holdHelp = `Holds the lock NAME for a program in any language that starts redlock as a child process, with
+pipes to its input and output. redlock writes JSON, an object a line:
 
   {"event":"held","name":"nightly","owner":"web-3","fence":7,"remaining_ms":7300}
   {"event":"renewed","remaining_ms":7400}
   {"event":"warning","remaining_ms":4000}
   {"event":"stop","remaining_ms":1400,"reason":"..."}
 
-"held" comes when the program has the lock, and "renewed" every third of the TTL. "warning"
-comes when renewals fail and half of the TTL is left (--ttl 4s or more): the work may be
-saved, and goes on. "stop" comes when the work must end: the lock is lost, cannot be renewed
-in time, or redlock got a signal. Skip other events: later versions may have more.
+"held" says that the program has the lock, and "renewed" comes every third of the TTL. "warning"
+comes when renewals fail and half of the TTL is left (--ttl 4s or more): time to save the work,
+which may go on. "stop" says that the work must end: the lock is lost or cannot be renewed in
+time, or redlock got a signal. Skip other events: later
+versions may have more.
 
-After each line the work may go on for remaining_ms. It must have ended then, even without a
-"stop", because redlock may be stopped or killed. The end of the output means "stop" at once.
+After each line the work may go on for remaining_ms. Then it must have ended, even without a
+"stop", because redlock may have been killed. If the output ends, stop at once.
 
-To release the lock, end the work and close redlock's standard input. If the program dies,
-that is closed, too, unless a child has inherited the pipe, as most languages prevent.
+To release the lock, end the work and close redlock's standard input. It is closed, too, if the
+program dies, unless a child has inherited the pipe, which most languages prevent.
 
-"fence" is there with --fenced, "permit" with --permits, "permits" with --weight, and
-with --and "names" has all names.
+"fence" is there with --fenced, "permit" with --permits, "permits" with --weight, and with --and
+"names" has all names.
 
 Exit codes:
   0      standard input ended while the lock was held, and the lock is released
@@ -47,16 +48,15 @@ Exit codes:
   128+n  signal n ended it
   75     another client holds the lock (-E sets another code)
   69     no quorum: too few servers answered
-  64     the command line is wrong
-  78     the configuration is wrong
-  1      anything else, as standard input that ended before there was a lock`
+  1      anything else, as standard input that ended before there was a lock
+` + wrongCodes
 
 // A holdCommand is one run of "redlock hold".
 type holdCommand struct {
 	*acquisition
 
 	input   chan struct{} // closed when standard input has ended
-	patient bool          // a program is given time to end before its lock is released
+	patient bool          // a program is given time to end before its lock is released; a person at a terminal has none
 	output  *holdOutput
 	renewed renewals
 }
@@ -84,8 +84,7 @@ func newHold() *cobra.Command {
   redlock hold nightly      # by hand: Ctrl-D releases it`,
 		Args: oneArgument("the name of the lock"),
 	}
-	h := &holdCommand{acquisition: acquisitionFlags(c)}
-	h.graceFlag("stop-within", "how long the work has to end after \"stop\", when the lock cannot be renewed (default: TTL/4)")
+	h := &holdCommand{acquisition: acquisitionFlags(c, "stop-within", "how long the work has to end after \"stop\", when the lock cannot be renewed (default: TTL/4)")}
 	c.RunE = func(c *cobra.Command, args []string) error {
 		names := append([]string{args[0]}, h.and...)
 		if err := h.check(names); err != nil {
@@ -169,7 +168,11 @@ func (h *holdCommand) hold(ctx context.Context, lock *redlock.Lock) error {
 		case err := <-h.output.broken: // the program cannot be told of a loss
 			return h.outlast(lock, &exitError{code: exitFailed, err: fmt.Errorf("output: %w", err)})
 		case <-ctx.Done():
-			return h.interrupted(ctx, lock)
+			end := &exitError{code: exitCode(ctx, ctx.Err()), err: context.Cause(ctx)}
+			if !h.patient {
+				return end
+			}
+			return h.outlast(lock, end) // a signal of the terminal's comes to the program, too
 		}
 	}
 }
@@ -178,16 +181,6 @@ func (h *holdCommand) hold(ctx context.Context, lock *redlock.Lock) error {
 func (h *holdCommand) lost(why error) error {
 	h.output.tell(holdLine{Event: "stop", Reason: plain.OneLine(why.Error())})
 	return &exitError{code: exitLost, err: why}
-}
-
-// interrupted tells of a signal. One of the terminal's comes to the program, too, which may work on
-// for a while; a person without a program has nothing to end.
-func (h *holdCommand) interrupted(ctx context.Context, lock *redlock.Lock) error {
-	end := &exitError{code: exitCode(ctx, ctx.Err()), err: context.Cause(ctx)}
-	if !h.patient {
-		return end
-	}
-	return h.outlast(lock, end)
 }
 
 // outlast asks the program to stop, and waits until it has, as the end of its input tells, or its
@@ -214,15 +207,13 @@ func (h *holdCommand) first(lock *redlock.Lock) holdLine {
 		line.Name, line.Names = "", all
 	}
 	if h.fenced {
-		fence := lock.Fence()
-		line.Fence = &fence
+		line.Fence = new(lock.Fence())
 	}
 	switch {
 	case h.weight > 1:
 		line.Permits = lock.Permits()
 	case h.permits > 1:
-		permit := lock.Permit()
-		line.Permit = &permit
+		line.Permit = new(lock.Permit())
 	}
 	return line
 }

@@ -28,16 +28,13 @@ import (
 )
 
 func main() {
-	ctx, stop := interruptible()
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
+	os.Exit(run(interruptible(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
 // interruptible returns a context that ends, with a job.SignalError as its cause, when a person or
 // a supervisor wants the command to end. A signal that was ignored when the command was started
 // stays so, because nohup(1) and a shell's background jobs count on it.
-func interruptible() (context.Context, func()) {
+func interruptible() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
 	for _, s := range job.EndingSignals {
@@ -45,19 +42,12 @@ func interruptible() (context.Context, func()) {
 			signal.Notify(signals, s)
 		}
 	}
-	done := make(chan struct{})
 	go func() {
-		defer close(done)
 		for s := range signals {
 			cancel(job.SignalError{Signal: s.(syscall.Signal)})
 		}
 	}()
-	return ctx, func() {
-		signal.Stop(signals)
-		close(signals)
-		<-done
-		cancel(nil)
-	}
+	return ctx
 }
 
 // run runs the command in this process, and returns its exit code.
@@ -108,14 +98,15 @@ func explain(ctx context.Context, err error) string {
 }
 
 func newRoot() *cobra.Command {
+	build, _ := debug.ReadBuildInfo()
 	root := &cobra.Command{
 		Use:   "redlock",
 		Short: "Quorum locks on independent Redis servers",
-		Long: `Quorum locks on independent Redis servers (Redlock): run a command under a lock,
-see who holds one, and check the servers.
+		Long: `Quorum locks on independent Redis servers (Redlock): run a command under a lock, see who holds
+one, and check the servers.
 
-Servers are named by --node, by $REDLOCK_NODES, or in a configuration file, in
-groups if they are many; see "redlock help config".`,
+Servers are named by --node, by $REDLOCK_NODES, or in a configuration file, in groups if they are
+many; see "redlock help config".`,
 		Example: `  redlock demo       # see a lock taken, refused and lost
   redlock nodes      # servers to play with, in another terminal
   export REDLOCK_NODES=redis://10.0.0.1:6379,redis://10.0.0.2:6379,redis://10.0.0.3:6379
@@ -126,7 +117,7 @@ groups if they are many; see "redlock help config".`,
 			c.Help()
 			return &exitError{code: exitUsage}
 		},
-		Version:           version(),
+		Version:           versionOf(build),
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
@@ -219,12 +210,7 @@ func newVersion() *cobra.Command {
 	}
 }
 
-// version returns what the build recorded: a release, or the commit.
-func version() string {
-	info, _ := debug.ReadBuildInfo()
-	return versionOf(info)
-}
-
+// versionOf returns what the build recorded: a release, or the commit.
 func versionOf(info *debug.BuildInfo) string {
 	if info == nil || info.Main.Version == "" {
 		return "unknown"

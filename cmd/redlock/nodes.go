@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -23,8 +22,8 @@ func newNodes() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "nodes",
 		Short: "Start servers to try the other commands on, until interrupted",
-		Long: `Starts servers on ports of this machine, prints how other terminals find them,
-and ends them, with all that was on them, when it is interrupted.
+		Long: `Starts servers on ports of this machine, prints how other terminals find them, and ends them, with
+all that was on them, when it is interrupted.
 
 Kinds:
   embedded  inside this process, needs nothing; their speed means nothing
@@ -38,17 +37,28 @@ Exit codes:
   redlock nodes --kind process -n 3 --port 7101`,
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if !startable(fleet.Kind(kind)) {
+				return usageErrorf("--kind %q: there are %s and %s", kind, fleet.Embedded, fleet.Process)
+			}
 			ports, err := choosePorts(n, port)
+			if err == nil {
+				err = portsFree(ports)
+			}
 			if err != nil {
 				return err
 			}
-			return keepServers(c.Context(), fleet.Kind(kind), ports, func(urls []string) error {
-				servers := struct {
-					Kind string   `json:"kind"`
-					URLs []string `json:"urls"`
-				}{kind, urls}
-				return plain.OutputEither(c.OutOrStdout(), asJSON, servers, invitation(fleet.Kind(kind), urls))
-			})
+			f, err := fleet.Start(c.Context(), fleet.Kind(kind), fleet.Options{Nodes: n, Ports: ports})
+			if err != nil {
+				return err
+			}
+			servers := struct {
+				Kind string   `json:"kind"`
+				URLs []string `json:"urls"`
+			}{kind, f.URLs()}
+			if err = plain.OutputEither(c.OutOrStdout(), asJSON, servers, invitation(fleet.Kind(kind), f.URLs())); err == nil {
+				<-c.Context().Done()
+			}
+			return errors.Join(err, f.Close())
 		},
 	}
 	f := c.Flags()
@@ -79,26 +89,6 @@ func choosePorts(n, first int) ([]int, error) {
 // startable reports whether the command can start nodes of a kind. Containers are not among them,
 // because they need a Docker client; docker-compose.yml starts five, whose URLs can be given.
 func startable(kind fleet.Kind) bool { return kind == fleet.Embedded || kind == fleet.Process }
-
-// keepServers runs servers until ctx ends. It calls started when they can be used.
-func keepServers(ctx context.Context, kind fleet.Kind, ports []int, started func(urls []string) error) (err error) {
-	if !startable(kind) {
-		return usageErrorf("--kind %q: there are %s and %s", kind, fleet.Embedded, fleet.Process)
-	}
-	if err := portsFree(ports); err != nil {
-		return err
-	}
-	f, err := fleet.Start(ctx, kind, fleet.Options{Nodes: len(ports), Ports: ports})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	if err := started(f.URLs()); err != nil {
-		return err
-	}
-	<-ctx.Done()
-	return nil
-}
 
 // portsFree returns an error if a port is taken. It is asked before anything is started, because
 // the servers' own errors are long.

@@ -22,29 +22,26 @@ func newRelease() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "release NAME",
 		Short: "Delete a lock's key: by its value, or by force",
-		Long: `Deletes what a dead holder has left. With --value it deletes the key on every server
-that holds this value, and nothing else, as the holder's own release does. "redlock
-status" shows the value: the first 8 digits of one that redlock made are enough, those of
-other clients are wanted whole.
+		Long: `Deletes what a dead holder has left. With --value it deletes the key on every server that holds
+this value, and nothing else. "redlock status" shows the value: of one that redlock made the first
+8 digits are enough; write those of other clients in full.
 
-With --force it shows what the servers hold, asks, and deletes just that, whoever holds
-it, also stuck keys without a TTL. A lock that somebody takes meanwhile stays. A holder
-that lives learns of it at its next renewal, or when its TTL ends: until then two may work
-at once. Fencing tokens go on rising, so a resource that checks them refuses the old
-holder as soon as it has seen the next token.
+With --force it shows what the servers hold, asks, and deletes just that, whoever holds it, also
+stuck keys without a TTL. A lock that is taken meanwhile stays. A living holder learns of it at
+its next renewal, or when its TTL ends: until then two may work at once. Fencing tokens go on
+rising, so a resource that checks them refuses the old holder as soon as it has seen the next
+token.
 
-A server that does not answer keeps the key until its TTL ends. Keys of other types are
-reported and left alone. Of permits or readers --value frees the one that has the value,
-and --force all that it shows; a reader that comes later stays. While a change of the map
-moves a lock, two groups can have it, each with a value of its own: --force frees both.
+A server that does not answer keeps the key until its TTL ends. Keys of other types are reported
+and left alone. --value frees one permit or reader, and --force all that it shows. While a change
+of the map moves a lock, two groups can have it, each with a value of its own: --force frees both.
 
 Exit codes:
-  0    a quorum of servers is free of it now
-  1    nothing to delete; or not confirmed; or somebody else has taken the lock
-       in between
-  69   no quorum of servers answered (what could be deleted is)
-  64   the command line is wrong
-  78   the configuration is wrong`,
+  0      a quorum of servers is free of it now
+  1      nothing to delete; or not confirmed; or somebody else has taken the lock
+         in between
+  69     no quorum of servers answered (what could be deleted is)
+` + wrongCodes,
 		Example: `  redlock release nightly --value 4be2f09a1c77
   redlock release nightly --force
   redlock release nightly --force --yes      # where nobody can be asked`,
@@ -56,7 +53,7 @@ Exit codes:
 				if r.yes || !r.force {
 					return nil
 				}
-				return newPrompt(c).confirm(c.Context(), r.question(), r.name, plain.Word(r.name))
+				return confirm(c, fmt.Sprintf(releaseQuestion, plain.Word(r.name)), r.name, plain.Word(r.name))
 			}
 			if err := r.check(); err != nil {
 				return err
@@ -73,6 +70,8 @@ Exit codes:
 	f.BoolVar(&r.yes, "yes", false, "with --force: do not ask")
 	return c
 }
+
+const releaseQuestion = "Whoever holds it may go on working for a while as if it did. Type the name (%s) to delete it: "
 
 // A releaseCommand is one run of "redlock release", or a release from the page of "redlock serve".
 type releaseCommand struct {
@@ -348,8 +347,4 @@ func (r *releaseCommand) delete(ctx context.Context, set serverSet, nodes *nodeS
 		title += ", " + set.String()
 	}
 	return title + ": " + done + "\n" + strings.Join(unclear, ""), nil
-}
-
-func (r *releaseCommand) question() string {
-	return fmt.Sprintf("Whoever holds it may go on working for a while as if it did. Type the name (%s) to delete it: ", plain.Word(r.name))
 }

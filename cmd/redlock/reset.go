@@ -21,30 +21,25 @@ func newReset() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "reset",
 		Short: "Start the memory guard anew: all servers vote at once",
-		Long: `Gives each server a new record, which says that it has forgotten nothing and belongs to
-a set of as many servers as are named. All servers then vote at once. It is for servers
-whose clients get no lock, as "redlock doctor" tells:
+		Long: `Gives each server a new record, which says that it has forgotten nothing and belongs to a set of
+as many servers as are named. All servers then vote at once. Use it when "redlock doctor" advises
+it: when the number of servers changes, when a record is damaged or was written by another
+version, or for new servers, whose quarantine need not be waited for.
 
-  - the number of servers changes
-  - a record is damaged, or was written by another version
-  - a quarantine need not be waited for, as with servers that are new
+A server that has forgotten a lock then votes for the next client that wants it, and two hold it
+at once. So stop all clients first, or be sure that no such lock is held. The command shows the
+records and the locks that are held, and asks.
 
-A server that has forgotten a lock then votes for the next client that wants it, and two
-hold it at once. So stop all clients first, or be sure that no such lock is held. The
-command shows the records and the locks that are held, and asks.
-
-A record is only replaced if it still is the one that was shown. Locks stay, and fencing
-tokens go on rising: locks that have one can be taken some two seconds later. Groups are
-reset one at a time: name a group's servers by --node, and its prefix, behind that of all,
-by --prefix.
+A record is only replaced if it still is the one that was shown. Locks stay. Those with a fencing
+token can be taken some two seconds later, and tokens go on rising. Reset groups one at a time:
+name a group's servers by --node, and its prefix, behind that of all, by --prefix.
 
 Exit codes:
-  0    every server has a new record
-  1    not confirmed; or a server did not get one, as it did not answer, or as a
-       client has changed its record meanwhile
-  69   no quorum of servers answered, and nothing was changed
-  64   the command line is wrong
-  78   the configuration is wrong`,
+  0      every server has a new record
+  1      not confirmed; or a server did not get one, as it did not answer, or as a
+         client has changed its record meanwhile
+  69     no quorum of servers answered, and nothing was changed
+` + wrongCodes,
 		Example: `  redlock reset
   redlock reset --yes      # where nobody can be asked, as for new servers`,
 		Args: noArguments,
@@ -124,7 +119,7 @@ func (r *resetCommand) run(c *cobra.Command) error {
 		return err
 	}
 	if !r.yes {
-		if err := newPrompt(c).confirm(ctx, resetQuestion, "yes"); err != nil {
+		if err := confirm(c, resetQuestion, "yes"); err != nil {
 			return err
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 	"testing"
 	"time"
@@ -204,11 +203,6 @@ func TestResetShowsWhatIsRiskedAndWantsToBeConfirmed(t *testing.T) {
 		assert.Contains(t, out, "it has no record")
 		assert.Equal(t, before, has(t, f.URLs()[0], record.Key))
 	})
-
-	for typed, confirmed := range map[string]bool{"yes\n": true, "yes\r\n": true, "y\n": false, "\n": false, "": false} {
-		err := prompt{in: strings.NewReader(typed), out: io.Discard, terminal: true}.confirm(t.Context(), resetQuestion, "yes")
-		assert.Equal(t, confirmed, err == nil, "%q: %v", typed, err)
-	}
 }
 
 func TestResetSaysLoudlyWhatItCouldNotDo(t *testing.T) {

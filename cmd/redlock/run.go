@@ -20,32 +20,31 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-const runHelp = `Waits for the lock NAME, runs COMMAND while holding it, and releases it when the
-command has ended. No shell is put in between. The command has redlock's standard input
-and output, and gets the signals that redlock gets.
+const runHelp = `Waits for the lock NAME, runs COMMAND while holding it, and releases it when the command has
+ended. No shell is put in between. The command has redlock's standard input and output, and gets
+the signals that redlock gets.
 
-If the lock is lost, the command gets SIGTERM and, after --kill-after, SIGKILL, before
-another client can have the lock. A lock is lost when too few servers answer for too
-long, or when somebody releases it by force. A second process watches over the command:
-if redlock is stopped, it kills the command in time; if redlock is killed, it kills the
-command at once, and the lock expires after one TTL.
+If the lock is lost, the command gets SIGTERM and, after --kill-after, SIGKILL, before another
+client can have the lock. A lock is lost when too few servers answer for too long, or when
+somebody releases it by force. A second process watches over the command: if redlock is stopped,
+it kills the command in time; if redlock is killed, it kills the command at once, and the lock
+expires after one TTL.
 
-Processes that the command leaves running are ended with it, except those in other
-process groups (setsid) or of another user (sudo). Where two writers would do harm,
-use --fenced, and let the resource refuse a lower $REDLOCK_FENCE than it has seen. On
-Windows nothing can leave the job object, and Ctrl-Break stands for SIGTERM.
+Processes that the command leaves running are ended with it, except those in other process groups
+(setsid) or of another user (sudo). Where two writers would do harm, use --fenced, and let the
+resource refuse a lower $REDLOCK_FENCE than it has seen. On Windows nothing can leave the job
+object, and Ctrl-Break stands for SIGTERM.
 
-For cron, --once-per 5m runs the command at most once in five minutes, on all machines
-together, even if their clocks differ. If it was run for this tick already, the exit
-code is that of a lock held by another. The tick is that of redlock's start, however
-long it then waits. After more than two ticks (half a minute at least) redlock may not
-know whether the command was run: it does not run it, says so and exits with 1.
+For cron, --once-per 5m runs the command at most once in five minutes, on all machines together,
+even if their clocks differ. A second redlock in these five minutes exits as if another client
+held the lock. What counts is when redlock was started. If it then waits for more than two ticks
+(at least half a minute), it cannot know whether the command was run: it does not run it, and
+exits with 1.
 
-For a job of each day, or less often, write --once-per day and the time zone of the
-crontab, such as --time-zone Europe/Berlin, the same on all machines: with 24h a day
-could be left out when summer time begins. A day begins half a minute before midnight,
-for machines that are a little early. For every few hours write --once-per 1h, or 30m
-if the job starts at half past an hour of UTC.
+For a daily job, write --once-per day and the time zone of the crontab, such as --time-zone
+Europe/Berlin, the same on all machines: 24h could leave a day out when summer time begins. A day
+begins half a minute before midnight, for machines that are a little early. For every few hours,
+write --once-per 1h, or 30m if the job starts at half past an hour of UTC.
 
 The command finds in its environment
   REDLOCK_NAME         the name
@@ -121,8 +120,7 @@ func newRun() *cobra.Command {
 			return err
 		},
 	}
-	r := &runCommand{acquisition: acquisitionFlags(c)}
-	r.graceFlag("kill-after", "how long the command has to end after SIGTERM, when its lock is lost (default: TTL/4)")
+	r := &runCommand{acquisition: acquisitionFlags(c, "kill-after", "how long the command has to end after SIGTERM, when its lock is lost (default: TTL/4)")}
 	f := c.Flags()
 	f.DurationVar(&r.minHold, "min-hold", 0, "hold the lock for at least so long: for short jobs that several machines start by their clocks")
 	f.Var(&r.oncePer, "once-per", "run the command at most once per tick of this `LENGTH`, on all machines together: day, or a time of at least 1s; the tick nearest to the start counts")
@@ -309,9 +307,10 @@ func cannotRun(name string, err error) error {
 // Those of a lock under which we run ourselves are removed, because the command must not write
 // with the token of another lock.
 func environment(lock *redlock.Lock, fenced, permits bool) []string {
+	ofLock := []string{"REDLOCK_NAME", "REDLOCK_FENCE", "REDLOCK_UNTIL", "REDLOCK_PERMIT"}
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
-		return name == "REDLOCK_NAME" || name == "REDLOCK_FENCE" || name == "REDLOCK_UNTIL" || name == "REDLOCK_PERMIT"
+		return slices.Contains(ofLock, name)
 	})
 	env = append(env,
 		"REDLOCK_NAME="+strings.Join(lock.Names(), "\n"),

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -30,32 +31,30 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-const serveHelp = `Serves locks over HTTP to programs in any language that run for long: web workers,
-services. Run one for a machine, or one beside a program.
+const serveHelp = `Serves locks over HTTP to programs in any language that run for long: web workers, services. Run
+one for a machine, or one beside a program.
 
-A client makes a session, takes locks in it, and asks for its state as often as it likes:
-each answer says for how long its locks are good, counted from when it sent the request.
-redlock renews them. If a session sends no request for its TTL, its locks are released.
+A client makes a session, takes locks in it, and asks for its state as often as it likes. Each
+answer says how long its locks are good, counted from when the client sent the request; redlock
+renews them. If a session sends no request for its TTL, its locks are released.
 
-It listens at the socket that systemd passes on, else at --listen or $REDLOCK_LISTEN,
-else at /run/redlock.sock. A TCP address that other machines reach needs TLS, and
---tokens, --token-file or --client-ca. With --tokens each client may lock, look at and
-release by force what its entry in that file says; docs/SERVE.md has an example.
+It listens at the socket that systemd passes on, else at --listen or $REDLOCK_LISTEN, else at
+/run/redlock.sock. A TCP address that other machines reach needs TLS, and --tokens, --token-file
+or --client-ca. With --tokens each client may lock, look at and release by force what its entry in
+that file says; docs/SERVE.md has an example.
 
-On SIGTERM it grants no more locks, tells its clients, and waits until they have released
-theirs, for at most --stop-within. With --state it ends at once and writes the sessions
-and locks to that file, and the next redlock serve goes on with them. The file is a
-secret, and exists only between the two.
+On SIGTERM it grants no more locks, tells its clients, and waits for at most --stop-within until
+they have released theirs. With --state it ends at once and writes sessions and locks to that
+file, with which the next redlock serve goes on. The file is a secret.
 
-With --office redlock campaigns for the office NAME: GET /leader says whether the program
-beside it leads, and for how long. At the end redlock gives the office back, once what the
-program was told is over.
+With --office redlock campaigns for the office NAME: GET /leader says whether the program beside
+it leads, and for how long. At its end redlock gives the office back, after the time that it told
+the program.
 
 Exit codes:
   0      it was ended by a signal, and all locks are released, or expire
-  64     the command line is wrong
-  78     the configuration is wrong
-  1      anything else, such as a socket that is in use`
+  1      anything else, such as a socket that is in use
+` + wrongCodes
 
 // pageModes are the values of --ui.
 var pageModes = []string{"look", "release"}
@@ -63,22 +62,19 @@ var pageModes = []string{"look", "release"}
 // A serveCommand is one run of "redlock serve".
 type serveCommand struct {
 	*servers
-	listen         string
-	socketMode     string
-	tokenFile      string
-	rightsFile     string
-	cert, key      string
-	clientCA       string
-	ttl            time.Duration
-	grace          time.Duration
-	state          string
-	maxSessions    int
-	maxLeases      int
-	maxConnections int
-	page           string
-	office         string
-	candidate      string
-	probesAt       string
+	listen                                 string
+	socketMode                             string
+	tokenFile                              string
+	rightsFile                             string
+	cert, key                              string
+	clientCA                               string
+	ttl, grace                             time.Duration
+	state                                  string
+	page                                   string
+	office                                 string
+	candidate                              string // for the office
+	probesAt                               string
+	maxSessions, maxLeases, maxConnections int
 }
 
 func newServe() *cobra.Command {
@@ -109,7 +105,9 @@ func newServe() *cobra.Command {
 	f.IntVar(&s.maxConnections, "max-connections", 10_000, "how many connections there may be")
 	f.StringVar(&s.page, "ui", "", "serve a page to look at, at /ui: `MODE` look, or release if it may release locks by force")
 	f.Lookup("ui").NoOptDefVal = "look"
-	s.officeFlags()
+	f.StringVar(&s.office, "office", "", "campaign for the office `NAME`; GET /leader says whether we lead")
+	f.StringVar(&s.candidate, "candidate", "", "our `ID` for those who look who leads; at most 128 bytes (default: the name of the machine)")
+	f.StringVar(&s.probesAt, "probes", "", "`HOST:PORT` to answer /healthz, /readyz and /leader at, with a status only")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := s.check(); err != nil {
 			return err
@@ -140,8 +138,16 @@ func (s *serveCommand) check() error {
 		return usageErrorf("--token-file and --tokens exclude each other: --tokens has the tokens of all clients")
 	case s.clientCA != "" && s.cert == "":
 		return usageErrorf("--client-ca needs --cert and --key: certificates of clients are looked at within TLS")
+	case s.candidate != "" && s.office == "":
+		return usageErrorf("--candidate is who campaigns for --office; give that, too")
 	}
-	return s.checkOffice()
+	if _, _, err := net.SplitHostPort(s.probesAt); s.probesAt != "" && err != nil {
+		return wrong(s.flags, "probes", "%q: must be HOST:PORT, or :PORT for all addresses", s.probesAt)
+	}
+	if s.office != "" {
+		return s.checkName(s.office)
+	}
+	return nil
 }
 
 // run serves until ctx ends.
@@ -156,8 +162,9 @@ func (s *serveCommand) run(ctx context.Context) error {
 		return err
 	}
 	defer stopServers()
+	host, _ := os.Hostname()
 	config := serve.Config{
-		TTL: s.ttl, Limits: serve.Limits{Sessions: s.maxSessions, Leases: s.maxLeases}, Rights: d.rights, IsLoopback: d.isLoopback,
+		Office: s.office, Candidate: cmp.Or(s.candidate, host, "unknown"), TTL: s.ttl, Limits: serve.Limits{Sessions: s.maxSessions, Leases: s.maxLeases}, Rights: d.rights, IsLoopback: d.isLoopback,
 		Log: func(text string) { fmt.Fprintf(s.stderr, "redlock: %s\n", plain.OneLine(text)) },
 	}
 	opts := []redlock.LockerOption{redlock.TTL(s.ttl)}
@@ -182,8 +189,8 @@ func (s *serveCommand) run(ctx context.Context) error {
 
 // serveLocks serves until ctx ends. It reports whether locks are kept when this process has ended.
 func (s *serveCommand) serveLocks(ctx context.Context, locker *redlock.Locker, config serve.Config, d door) (kept bool, err error) {
-	if config, err = s.candidacy(config, locker); err != nil {
-		return false, err
+	if err := locker.Check(redlock.Owner(config.Candidate)); err != nil {
+		return false, wrong(s.flags, "candidate", "%s", ofOption.ReplaceAllString(err.Error(), ""))
 	}
 	server := serve.New(locker, config)
 	stopProbes, err := s.serveProbes(server)
@@ -219,27 +226,23 @@ func (s *serveCommand) door() (d door, err error) {
 		return d, err
 	}
 	at := d.listener.Addr()
-	isLocal, isLoopback := isLocal(at)
-	if !isLocal && (secure == nil || d.rights == nil && s.clientCA == "") {
+	reached, err := netip.ParseAddrPort(at.String())
+	d.isLoopback = err == nil && reached.Addr().IsLoopback()
+	switch {
+	case at.Network() == "unix":
+		d.address = "unix:" + at.String()
+	case !d.isLoopback && (secure == nil || d.rights == nil && s.clientCA == ""):
 		d.listener.Close()
 		return d, wrong(s.flags, "listen", "%v can be reached from other machines: give --cert and --key, and --tokens, --token-file or --client-ca", at)
+	case secure != nil:
+		d.address = "https://" + at.String()
+	default:
+		d.address = "http://" + at.String()
 	}
-	d.isLoopback, d.address = isLoopback, addressOf(at, secure != nil)
 	if secure != nil {
 		d.listener = tls.NewListener(d.listener, secure)
 	}
 	return d, nil
-}
-
-// addressOf returns an address as clients give it.
-func addressOf(a net.Addr, isSecure bool) string {
-	switch {
-	case a.Network() == "unix":
-		return "unix:" + a.String()
-	case isSecure:
-		return "https://" + a.String()
-	}
-	return "http://" + a.String()
 }
 
 // serve serves until ctx ends, and then lets the clients end. It reports whether locks are kept, to
@@ -412,7 +415,7 @@ func (s *serveCommand) listener() (net.Listener, error) {
 		return nil, configErrorf("the sockets of systemd: %w", err)
 	case len(passed) > 1:
 		return nil, configErrorf("systemd passes on %d sockets, one is wanted", len(passed))
-	case len(passed) == 1 && (passed[0] == nil || !isStream(passed[0].Addr())):
+	case len(passed) == 1 && (passed[0] == nil || !slices.Contains([]string{"unix", "tcp"}, passed[0].Addr().Network())):
 		return nil, configErrorf("the socket of systemd is none that can be listened at; write ListenStream=")
 	case len(passed) == 1:
 		return passed[0], nil
@@ -455,8 +458,6 @@ func (s *serveCommand) cannotListen(err error) error {
 	return &exitError{code: exitFailed, err: wrong(s.flags, "listen", "%w", err)}
 }
 
-func isStream(a net.Addr) bool { return a.Network() == "unix" || a.Network() == "tcp" }
-
 // listenUnix listens at a path, also where a process that was killed has left its socket.
 func listenUnix(path string) (net.Listener, error) {
 	l, err := net.Listen("unix", path)
@@ -478,13 +479,17 @@ func listenUnix(path string) (net.Listener, error) {
 	return net.Listen("unix", path)
 }
 
-// isLocal reports whether an address can be reached from this machine only, and whether from its web
-// pages, too.
-func isLocal(a net.Addr) (local, loopback bool) {
-	if a.Network() == "unix" {
-		return true, false
+// serveProbes answers at --probes until stop is called.
+func (s *serveCommand) serveProbes(server *serve.Server) (stop func(), err error) {
+	if s.probesAt == "" {
+		return func() {}, nil
 	}
-	at, err := netip.ParseAddrPort(a.String())
-	loopback = err == nil && at.Addr().IsLoopback()
-	return loopback, loopback
+	listener, err := net.Listen("tcp", s.probesAt)
+	if err != nil {
+		return nil, fmt.Errorf("--probes: %w", err)
+	}
+	over := s.httpServer(server.Probes())
+	go over.Serve(listener)
+	fmt.Fprintf(s.stderr, "redlock: answers probes at %v\n", listener.Addr())
+	return func() { over.Close() }, nil
 }

@@ -370,6 +370,15 @@ func (s *servers) read(ctx context.Context, set serverSet, q holdings.Question) 
 	return r.Read(ctx, q)
 }
 
+// readAll reads what the servers of all sets hold, at once.
+func (s *servers) readAll(ctx context.Context, sets []serverSet, of func(serverSet) holdings.Question) ([]*holdings.Holdings, error) {
+	found := make([]*holdings.Holdings, len(sets))
+	return found, atOnce(len(sets), func(i int) (err error) {
+		found[i], err = s.read(ctx, sets[i], of(sets[i]))
+		return sets[i].blame(err)
+	})
+}
+
 // atATime is how many questions are asked at the same time.
 const atATime = 64
 
@@ -415,13 +424,11 @@ func (s *servers) explainTimeout() {
 // A verbosity is how often --verbose was given.
 type verbosity int
 
-// String implements pflag.Value.
 func (v *verbosity) String() string { return strconv.FormatBool(*v > 0) }
 
-// Type implements pflag.Value: it looks like a flag that is set or not.
+// Type makes it look like a flag that is set or not.
 func (v *verbosity) Type() string { return "bool" }
 
-// Set implements pflag.Value.
 func (v *verbosity) Set(text string) error {
 	on, err := strconv.ParseBool(text)
 	switch {

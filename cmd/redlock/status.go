@@ -22,8 +22,8 @@ func newStatus() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status [NAME...]",
 		Short: "See who holds a lock on which server, and for how long",
-		Long: `Shows who holds each NAME on which server, and for how long; without a NAME all locks
-(SCAN). It changes nothing. On servers that others use as well, every key with a string
+		Long: `Shows who holds each NAME on which server, and for how long. Without a NAME it looks for all
+locks, by SCAN. It changes nothing. On servers that others use as well, every key with a string
 looks like a lock: use a --prefix.
 
 States:
@@ -35,20 +35,19 @@ States:
   stuck     a key has no TTL and never expires; see "redlock release --force"
   unknown   too few servers answered to tell
 
-VOTES is how many servers hold the value. TTL is when a quorum of them will have dropped
-it, unless the holder renews it. VALUE is what "redlock release --value" wants. Readers
-(--shared) are counted, and have a line each with a NAME. Of permits (--permits) the held
-ones are shown. GROUP is the group of servers that has the lock; both are shown while a
-change of the map moves it.
+VOTES is how many servers hold the value. TTL is when a quorum of them will have dropped it,
+unless the holder renews it. VALUE is for "redlock release --value". Readers (--shared) are
+counted; with a NAME each has a line. Of permits (--permits) only those that are held are shown.
+GROUP is the group of servers that has the lock, or both groups while a change of the map moves
+it.
 
 Exit codes:
-  0    a quorum of servers answered; with -q: every NAME is held, or a permit of
-       it, or each of so many as --permits says
-  1    with -q: that is not so
-  69   no quorum of servers answered (what the others said is printed), in some
-       group that was asked; with -q, also: it cannot be told
-  64   the command line is wrong
-  78   the configuration is wrong`,
+  0      a quorum of servers answered; with -q: every NAME is held, or a permit of
+         it, or each of so many as --permits says
+  1      with -q: that is not so
+  69     no quorum of servers answered (what the others said is printed), in some
+         group that was asked; with -q, also: it cannot be told
+` + wrongCodes,
 		Example: `  redlock status
   redlock status nightly --watch 500ms
   redlock status convert --permits 3
@@ -165,24 +164,16 @@ func interrupted(ctx context.Context) error { return &exitError{code: exitCode(c
 // kind.
 func (w *statusCommand) look(ctx context.Context) (*status, error) {
 	all := w.servers.all()
-	var sets []serverSet
-	var asked []holdings.Question
-	for _, set := range all {
-		q := holdings.Question{Limit: w.limit, Permits: w.permits, Members: holdings.MostReaders}
-		for _, name := range w.names {
-			if slices.Contains(groupsOf(w.servers.setsOf(all, name)), set.group) {
-				q.Names = append(q.Names, name)
-			}
-		}
-		if len(w.names) == 0 || len(q.Names) > 0 {
-			sets, asked = append(sets, set), append(asked, q)
-		}
+	namesIn := func(set serverSet) []string {
+		return slices.DeleteFunc(slices.Clone(w.names), func(name string) bool {
+			return !slices.Contains(groupsOf(w.servers.setsOf(all, name)), set.group)
+		})
 	}
-	found := make([]*holdings.Holdings, len(sets))
-	if err := atOnce(len(sets), func(i int) (err error) {
-		found[i], err = w.servers.read(ctx, sets[i], asked[i])
-		return sets[i].blame(err)
-	}); err != nil {
+	sets := slices.DeleteFunc(slices.Clone(all), func(set serverSet) bool { return len(w.names) > 0 && len(namesIn(set)) == 0 })
+	found, err := w.servers.readAll(ctx, sets, func(set serverSet) holdings.Question {
+		return holdings.Question{Names: namesIn(set), Limit: w.limit, Permits: w.permits, Members: holdings.MostReaders}
+	})
+	if err != nil {
 		return nil, err
 	}
 	st := &status{Time: time.Now(), Locks: []lockStatus{}}

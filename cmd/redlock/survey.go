@@ -47,10 +47,8 @@ func (y *surveyor) look(ctx context.Context) (*serve.Survey, error) {
 			y.nextExam = time.Now().Add(examinedEvery)
 		})
 	}
-	read := make([]*holdings.Holdings, len(y.sets))
-	err := atOnce(len(y.sets), func(i int) (err error) {
-		read[i], err = y.servers.read(ctx, y.sets[i], holdings.Question{Limit: surveyedLocks, Members: namedMembers, Beside: true})
-		return y.sets[i].blame(err)
+	read, err := y.servers.readAll(ctx, y.sets, func(serverSet) holdings.Question {
+		return holdings.Question{Limit: surveyedLocks, Members: namedMembers, Beside: true}
 	})
 	exam.Wait()
 	if err != nil {
