@@ -137,6 +137,7 @@ func (s *Server) Resume(ctx context.Context, left State) (kept, lost int) {
 // resumeLease takes over a lease, as one that is lost if it is. One that there is no room for is not
 // adopted, so that it expires.
 func (s *Server) resumeLease(ctx context.Context, began time.Time, of *session, from savedLease) {
+	from.Wish.risk = s.risk(from.Wish)
 	now := time.Now()
 	l := &lease{
 		id: from.ID, session: of, key: from.Key, wish: from.Wish, granted: from.Grant, lost: from.Lost,
@@ -156,7 +157,6 @@ func (s *Server) resumeLease(ctx context.Context, began time.Time, of *session, 
 	if !hasRoom || l.lost != "" {
 		return
 	}
-	l.wish.risk = s.risk(l.wish)
 	w := *l.wish
 	w.MaxHold = from.Hold
 	opts := append(w.options(), of.warning(w.risk))

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
@@ -19,7 +20,11 @@ func resumed(t *testing.T, servers *redlocktest.Servers, c Config, left State, k
 	t.Helper()
 	s := New(servers.Locker(), c)
 	t.Cleanup(func() { endNow(s) })
-	had, missed := s.Resume(t.Context(), left)
+	file, err := json.Marshal(left)
+	require.NoError(t, err)
+	var read State
+	require.NoError(t, json.Unmarshal(file, &read))
+	had, missed := s.Resume(t.Context(), read)
 	assert.Equal(t, [2]int{kept, lost}, [2]int{had, missed})
 	return s
 }
@@ -136,6 +141,19 @@ func (c *client) isCut(method, path, body string) (cut bool) {
 	}()
 	c.ask(method, path, body)
 	return false
+}
+
+// TestAKeyOutlivesARestart, also that of a lease which did not.
+func TestAKeyOutlivesARestart(t *testing.T) {
+	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
+		c := open(t, s, "")
+		c.headers = map[string]string{"Idempotency-Key": "1"}
+		first := c.take(`{"names":["x","y"]}`)
+		c.server = resumed(t, servers, Config{TTL: 10 * time.Second}, s.Leave(), 0, 1)
+		again := c.take(`{"names":["x","y"]}`)
+		assert.Equal(t, first.lease.Lease, again.lease.Lease)
+		assert.False(t, again.lease.Held)
+	})
 }
 
 // TestALimitedLockOutlivesTwoRestarts, and is held for no longer than it was allowed to be.
