@@ -30,7 +30,8 @@ func writeRecord(t *testing.T, n protocol.Node) {
 	require.Equal(t, "a record", after.Epoch.Record, "%v", after.Err)
 }
 
-// TestOneLookAtTheRecordServesABatch of acquisitions and merged extensions, and comes behind all of them.
+// TestOneLookAtTheRecordServesABatch of acquisitions and merged extensions, and comes behind all of
+// them.
 func TestOneLookAtTheRecordServesABatch(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -114,9 +115,9 @@ func who(t *testing.T, n protocol.Node) (byReply, byScript string) {
 	return byReply, do(t, n, protocol.Request{Op: protocol.OpAdmit, Key: "e", Admit: &protocol.Admission{}}).Run
 }
 
-// TestTheRecordAndTheRepliesNameTheServerAlike, and with the data set that it has by now: a failover
-// and failback within the process is noticed on the old connection. Without a run_id the data set names
-// the server, and a process that is started anew has another.
+// TestTheRecordAndTheRepliesNameTheServerAlike, and with the data set that it has by now: a
+// failover and failback within the process is noticed on the old connection. Without a run_id the
+// data set names the server, and a process that is started anew has another.
 func TestTheRecordAndTheRepliesNameTheServerAlike(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

@@ -159,8 +159,8 @@ func endless(begin, rest string) func(io.Writer) error {
 // maxString is how long a string of a server may be.
 const maxString = 1 << 20
 
-// hostileStreams are streams that no client may read to the end; package wire has tests of the bounds.
-// Without them most of these end the process that runs the tests.
+// hostileStreams are streams that no client may read to the end; package wire has tests of the
+// bounds. Without them most of these end the process that runs the tests.
 var hostileStreams = map[string]func(io.Writer) error{
 	"a string that makes make panic": text("$9223372036854775807\r\n"),
 	"an array of 16 GB":              text("*1000000000\r\n"),
@@ -335,8 +335,8 @@ func FuzzNode(f *testing.F) {
 	})
 }
 
-// TestALongValueCostsNoConnection: an Inspect, and looks at locks and at the record, meet values that other
-// clients wrote, of any length.
+// TestALongValueCostsNoConnection: an Inspect, and looks at locks and at the record, meet values
+// that other clients wrote, of any length.
 func TestALongValueCostsNoConnection(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)

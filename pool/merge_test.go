@@ -114,8 +114,8 @@ func TestMergedRequestsAnswerAsSingleOnes(t *testing.T) {
 	}
 }
 
-// TestNothingIsMergedWhereThatFails, as without a right or when the script is lost: each is sent by itself,
-// and all that follow, until the next connection.
+// TestNothingIsMergedWhereThatFails, as without a right or when the script is lost: each is sent by
+// itself, and all that follow, until the next connection.
 func TestNothingIsMergedWhereThatFails(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(s live, user string){

@@ -35,7 +35,8 @@ func fencedRelease(key, value string, token int64) protocol.Request {
 	return r
 }
 
-// TestALockIsReleasedByTheServersOwnCommand. What that refuses is left to the script, which tells more.
+// TestALockIsReleasedByTheServersOwnCommand. What that refuses is left to the script, which tells
+// more.
 func TestALockIsReleasedByTheServersOwnCommand(t *testing.T) {
 	t.Parallel()
 	const holder = "0123456789abcdef0123456789abcdef01234567 since web-3"

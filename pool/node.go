@@ -65,8 +65,8 @@ func (n *node) reach(ctx context.Context) link.Greeting {
 // maxMet bounds how many servers a node remembers. Each restart makes another.
 const maxMet = 100
 
-// meet takes down which server the node is connected to. It returns errSeveral if the node had left that
-// one for another before.
+// meet takes down which server the node is connected to. It returns errSeveral if the node had left
+// that one for another before.
 func (n *node) meet(s link.Server) error {
 	is := s.Generation()
 	switch last := len(n.met) - 1; {

@@ -54,7 +54,8 @@ func TestAuthTravelsAmongTheRequests(t *testing.T) {
 	}
 }
 
-// TestARefusedAuthChangesNothing, and credentials that fail: the connection goes on, and AUTH is tried again.
+// TestARefusedAuthChangesNothing, and credentials that fail: the connection goes on, and AUTH is
+// tried again.
 func TestARefusedAuthChangesNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -33,7 +33,8 @@ func TestAQueueGoesWhenNothingIsAsked(t *testing.T) {
 	assert.EqualValues(t, 0, s.do("EXISTS", "q", "q:seen"))
 }
 
-// TestTicketsOfTheSameMomentAreInAnOrder: that of their names, and in the same millisecond that of their coming.
+// TestTicketsOfTheSameMomentAreInAnOrder: that of their names, and in the same millisecond that of
+// their coming.
 func TestTicketsOfTheSameMomentAreInAnOrder(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)

@@ -84,8 +84,8 @@ func (m members) elect(ctx context.Context, greetings []link.Greeting) (found in
 	return found, m.confirm(ctx, found, greetings)
 }
 
-// greet greets all members at once, and asks with meet which server is at the other end. It does not wait
-// for the others when one is confirmed.
+// greet greets all members at once, and asks with meet which server is at the other end. It does
+// not wait for the others when one is confirmed.
 func (m members) greet(ctx context.Context, meet func(context.Context, redis.Conn) (link.Server, []string, error)) []link.Greeting {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -178,8 +178,8 @@ func (m members) dialPrimary(ctx context.Context) (redis.Conn, error) {
 	return keep(greetings, found, nil).Conn, nil
 }
 
-// confirm makes sure that all members but the primary are replicas, and tells the primary so. They are
-// looked at again, now that the primary is known.
+// confirm makes sure that all members but the primary are replicas, and tells the primary so. They
+// are looked at again, now that the primary is known.
 func (m members) confirm(ctx context.Context, at int, greetings []link.Greeting) error {
 	primary := &greetings[at]
 	for i, g := range greetings {

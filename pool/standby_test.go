@@ -217,8 +217,8 @@ func TestAConnectionEndsWithItsGeneration(t *testing.T) {
 	}
 }
 
-// TestAServerOfAPairIsNotTakenAlone, also by a connection that is older than the confirmation and knows
-// nothing of it.
+// TestAServerOfAPairIsNotTakenAlone, also by a connection that is older than the confirmation and
+// knows nothing of it.
 func TestAServerOfAPairIsNotTakenAlone(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
@@ -274,9 +274,9 @@ func TestAConfirmedPrimaryWaitsForNoStandby(t *testing.T) {
 	granted(t, n, "b")
 }
 
-// TestWhichPairsHaveAVote: those whose clocks agree, because a token that a replica accepted as the primary
-// before may be as far ahead as its clock, and the record that it kept looks older to a primary that is
-// ahead. No attempt leaves a connection.
+// TestWhichPairsHaveAVote: those whose clocks agree, because a token that a replica accepted as the
+// primary before may be as far ahead as its clock, and the record that it kept looks older to a
+// primary that is ahead. No attempt leaves a connection.
 func TestWhichPairsHaveAVote(t *testing.T) {
 	t.Parallel()
 	const off = maxApart + time.Second
@@ -339,8 +339,8 @@ func TestADialerOfAPairReachesThePrimary(t *testing.T) {
 	assert.ErrorIs(t, err, errNoVote)
 }
 
-// TestAStandbyIsLookedAtWhenThePrimaryIsKnown: what it was before says nothing of the time since. A while passes then
-// before the primary is confirmed.
+// TestAStandbyIsLookedAtWhenThePrimaryIsKnown: what it was before says nothing of the time since. A
+// while passes then before the primary is confirmed.
 func TestAStandbyIsLookedAtWhenThePrimaryIsKnown(t *testing.T) {
 	t.Parallel()
 	first, second := newRig(t), newRig(t)

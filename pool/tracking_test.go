@@ -22,8 +22,8 @@ import (
 // With the first hint a node says that it begins to give hints: what is asked
 // from then on is remembered by the server.
 
-// TestAHintComesWhateverChangesTheKey after a request that watches it. An extension of one's own gives
-// none, and does not use up what the server remembers.
+// TestAHintComesWhateverChangesTheKey after a request that watches it. An extension of one's own
+// gives none, and does not use up what the server remembers.
 func TestAHintComesWhateverChangesTheKey(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
@@ -66,8 +66,8 @@ func TestAHintComesWhateverChangesTheKey(t *testing.T) {
 	}
 }
 
-// TestAHintIsForThoseWhoWatchItsKey, for others' changes alone, and once for each question. Messages come
-// in order: with the hint for one key, all those before it have been given.
+// TestAHintIsForThoseWhoWatchItsKey, for others' changes alone, and once for each question.
+// Messages come in order: with the hint for one key, all those before it have been given.
 func TestAHintIsForThoseWhoWatchItsKey(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
@@ -166,7 +166,8 @@ func TestAListenerThatIsGoneIsNoRefusal(t *testing.T) {
 	assert.Zero(t, log.polls(n))
 }
 
-// TestAListenerOutlivesItsWatchersForAWhile, but not Close, which may come while it is being made, serves, or goes.
+// TestAListenerOutlivesItsWatchersForAWhile, but not Close, which may come while it is being made,
+// serves, or goes.
 func TestAListenerOutlivesItsWatchersForAWhile(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)

@@ -60,7 +60,8 @@ func parseURL(raw string) (*target, error) {
 	}
 	if u.User != nil {
 		t.user = u.User.Username()
-		// redis-cli takes a user without a password for a password, other clients for a user, and redigo drops it.
+		// redis-cli takes a user without a password for a password, other clients for a user, and redigo
+		// drops it.
 		if t.password, t.auth = u.User.Password(); !t.auth {
 			return nil, errors.New("a user name without a password; write user:password@, or :password@ for a password alone")
 		}

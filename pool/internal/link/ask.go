@@ -120,8 +120,8 @@ func ask(c redis.Conn, questions []Question) error {
 }
 
 // receive waits for a reply for as long as it takes, even where the caller's dial function set a
-// read timeout: an idle connection is not a broken one. It makes an error of a panic: redigo panics on a
-// reply whose length is absurd, which a Conn refuses.
+// read timeout: an idle connection is not a broken one. It makes an error of a panic: redigo panics
+// on a reply whose length is absurd, which a Conn refuses.
 func receive(c redis.Conn) (reply any, err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -21,8 +21,8 @@ const IdentityAge = 10 * time.Millisecond
 //
 // A server that was demoted and promoted again within one process has forgotten what its replica
 // lacked, and may have the same record. INFO replication tells that. It costs as much as some
-// acquisitions, so it is sent once in IdentityAge at most: to be demoted, take over another's data set and
-// be promoted again takes longer.
+// acquisitions, so it is sent once in IdentityAge at most: to be demoted, take over another's data
+// set and be promoted again takes longer.
 type confirmation struct {
 	server Server // as it was at the handshake
 	run    string // as Reply.Run

@@ -229,9 +229,9 @@ func (c *conn) watch() {
 }
 
 // reauthenticate has AUTH sent each time that the period has passed, until the connection breaks.
-// Credentials end, and some servers then end the connections that began with them, with the requests
-// that are on their way. Without an answer the connection goes on with those that it has, which should be
-// good until the next time.
+// Credentials end, and some servers then end the connections that began with them, with the
+// requests that are on their way. Without an answer the connection goes on with those that it has,
+// which should be good until the next time.
 func (c *conn) reauthenticate(ctx context.Context, ask func(context.Context) ([]string, error)) {
 	t := time.NewTicker(c.config.Reauthenticate)
 	defer t.Stop()

@@ -19,8 +19,8 @@ import (
 // They are Redis's client-side caching put to another use
 // (https://redis.io/docs/latest/develop/reference/client-side-caching/). The server remembers a key
 // that was read after CLIENT CACHING YES, and tells its next change, of any kind, once; to another
-// connection, because the node's speaks RESP2. So a release need not publish anything, and a deletion by
-// hand or an expiry is told as well.
+// connection, because the node's speaks RESP2. So a release need not publish anything, and a
+// deletion by hand or an expiry is told as well.
 type hints struct {
 	ctx      context.Context // ends when the node is closed
 	config   *Config

@@ -9,8 +9,8 @@
 // the others' fields, and each mutex is held for a few lines that take no other.
 //
 // The goroutine run connects, writes for as long as the connection lasts, and connects again; each
-// connection has a second goroutine that reads, and a third that ends it if nothing comes. While a caller
-// waits for a lock, or holds one, there is a second connection, on which hints come.
+// connection has a second goroutine that reads, and a third that ends it if nothing comes. While a
+// caller waits for a lock, or holds one, there is a second connection, on which hints come.
 package link
 
 import (

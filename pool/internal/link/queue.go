@@ -103,8 +103,8 @@ func (q *queue) take(spare []wire.Call, broken <-chan struct{}) (batch []wire.Ca
 			return nil, false
 		}
 	}
-	// Other goroutines that are about to submit go first, and share the system call: with 64 callers that
-	// gives four tenths more cycles a second.
+	// Other goroutines that are about to submit go first, and share the system call: with 64 callers
+	// that gives four tenths more cycles a second.
 	runtime.Gosched()
 	q.mu.Lock()
 	batch, q.calls, q.kicked = q.calls, spare, false

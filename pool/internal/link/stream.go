@@ -117,7 +117,8 @@ func sendBatch(c redis.Conn, batch []wire.Call) error {
 	if own, ok := c.(*Conn); ok {
 		return own.sendBatch(batch)
 	}
-	// A connection from the caller's dial function may be more than a stream of bytes, so redigo writes on it.
+	// A connection from the caller's dial function may be more than a stream of bytes, so redigo
+	// writes on it.
 	var p wire.Packet
 	for i := range batch {
 		p = p.Append(&batch[i])
@@ -132,8 +133,8 @@ func sendBatch(c redis.Conn, batch []wire.Call) error {
 	return c.Flush()
 }
 
-// sendBatch sends a batch with one system call, whatever its size. redigo would encode each word by itself
-// and send 4 KB at a time: with 64 callers that was a third of all the client did.
+// sendBatch sends a batch with one system call, whatever its size. redigo would encode each word by
+// itself and send 4 KB at a time: with 64 callers that was a third of all the client did.
 func (c *Conn) sendBatch(batch []wire.Call) error {
 	for i := range batch {
 		c.batch = c.batch.Append(&batch[i])

@@ -11,8 +11,8 @@ import (
 	"github.com/redquorum/redquorum/internal/protocol"
 )
 
-// TestAnswersThatMakeNoSenseGrantNothing: answers that none of our commands gives accept no token, extend
-// and release nothing, and are no slots.
+// TestAnswersThatMakeNoSenseGrantNothing: answers that none of our commands gives accept no token,
+// extend and release nothing, and are no slots.
 func TestAnswersThatMakeNoSenseGrantNothing(t *testing.T) {
 	t.Parallel()
 	granted := protocol.Reply{Outcome: protocol.Granted}

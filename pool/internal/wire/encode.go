@@ -12,10 +12,11 @@ import (
 // that was held until now is sent like this to a server that has one: an acquisition and its release then
 // cost the server half to two thirds of what they cost with the script.
 //
-// The answer 1 is final. After any other the script is sent, and its answer is the reply: it tells whose
-// the key is and for how long, and keeps a late acquisition with a token out. A release that may well be
-// refused is the script at once, which saves a round trip. Every extension is a script, too, because SET
-// with IFEQ and PX would shorten a life that is longer, and the server would give no more hints.
+// The answer 1 is final. After any other the script is sent, and its answer is the reply: it tells
+// whose the key is and for how long, and keeps a late acquisition with a token out. A release that
+// may well be refused is the script at once, which saves a round trip. Every extension is a script,
+// too, because SET with IFEQ and PX would shorten a life that is longer, and the server would give
+// no more hints.
 type Deletion struct {
 	name   string
 	head   Packet // the words before the key

@@ -137,12 +137,13 @@ func withoutArguments(message string) string {
 	return message
 }
 
-// pieceLength is the length of the pieces of a secret that are looked for. Values of locks are five times
-// as long.
+// pieceLength is the length of the pieces of a secret that are looked for. Values of locks are five
+// times as long.
 const pieceLength = 8
 
-// withoutSecret returns a server's message without the pieces of the secret. No server is known to repeat
-// one but in the way that withoutArguments handles; this is for proxies and for servers to come.
+// withoutSecret returns a server's message without the pieces of the secret. No server is known to
+// repeat one but in the way that withoutArguments handles; this is for proxies and for servers to
+// come.
 func withoutSecret(message, secret string) string {
 	for i := range len(secret) - pieceLength + 1 {
 		message = strings.ReplaceAll(message, secret[i:i+pieceLength], "...")

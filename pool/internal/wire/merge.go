@@ -24,10 +24,10 @@ const (
 // packets of merged calls, each. The renewals of a million locks need half of it at a time.
 const MaxIdleBuffer = 1 << 18
 
-// A Merger sends requests of a batch for which the table of commands names a script for many keys as one
-// call of it: extensions, looks at locks that are held, and releases of such locks where the server has
-// no deletion of its own. So 20,000 locks cost their client half of the CPU time, and the servers two
-// thirds; releases of many callers cost the servers a quarter less.
+// A Merger sends requests of a batch for which the table of commands names a script for many keys
+// as one call of it: extensions, looks at locks that are held, and releases of such locks where the
+// server has no deletion of its own. So 20,000 locks cost their client half of the CPU time, and
+// the servers two thirds; releases of many callers cost the servers a quarter less.
 //
 // A merged call stands where the first of its requests stood. None of them passes another request for
 // its key, as a release the acquisition that it undoes, nor one that is about several keys.
@@ -154,8 +154,9 @@ func (m *Merger) mergedCall(g *group) Call {
 	return Call{Own: &Own{packet: m.added(p), Each: slices.Clone(g.each)}}
 }
 
-// ReadEach makes the command by which the server remembers the keys of merged extensions. Up to Redis 7.0
-// each reading in their script would have it remember all of them: a hundred keys cost as ten thousand.
+// ReadEach makes the command by which the server remembers the keys of merged extensions. Up to
+// Redis 7.0 each reading in their script would have it remember all of them: a hundred keys cost as
+// ten thousand.
 func (m *Merger) ReadEach(keys []string) Packet {
 	p := m.packets.Array(1 + len(keys)).Text("EXISTS")
 	for _, key := range keys {
@@ -207,8 +208,8 @@ func StopsMerging(failure redis.Error) bool {
 	return strings.HasPrefix(string(failure), "NOSCRIPT") || IsPermanent(meaning)
 }
 
-// AnswerOf returns what the answer to a merged call, which is nil after a failure, means to the i-th of its
-// calls.
+// AnswerOf returns what the answer to a merged call, which is nil after a failure, means to the
+// i-th of its calls.
 func AnswerOf(each []Call, i int, answer any) Answer {
 	ms := int64(mergedAlone)
 	if list, _ := answer.([]any); len(list) == len(each) {

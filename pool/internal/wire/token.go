@@ -69,9 +69,9 @@ func decodeFenced(answer any) (protocol.Reply, error) {
 // life of a counter is only made longer: GT before the token, because a counter that expired right
 // behind it would forget it, and NX for a new counter, which GT takes for one that lives for ever.
 //
-// If ZADD does not accept the token of a lock that SET has taken, or the life is not sure, the script of
-// a raise to the same token follows, and its answer is the reply. Blocks are left to the script of the
-// acquisition, because ZADD compares the number that it sets.
+// If ZADD does not accept the token of a lock that SET has taken, or the life is not sure, the
+// script of a raise to the same token follows, and its answer is the reply. Blocks are left to the
+// script of the acquisition, because ZADD compares the number that it sets.
 type Plain struct {
 	said    [plainCommands]any
 	failure [plainCommands]redis.Error
@@ -92,8 +92,8 @@ var (
 	pexpireHead = Begin(4, "PEXPIRE")
 )
 
-// appendPlain appends the plain commands of an acquisition. A token that is further than the slack ahead of
-// the clock does not count for the asker, so its counter need not live longer.
+// appendPlain appends the plain commands of an acquisition. A token that is further than the slack
+// ahead of the clock does not count for the asker, so its counter need not live longer.
 func (p Packet) appendPlain(r *protocol.Request) Packet {
 	set, life := &commands[protocol.OpAcquire], (24*time.Hour + 6*r.Slack).Milliseconds()
 	p = set.encode(append(p, set.head...), r)
@@ -110,8 +110,8 @@ func (k *Call) Answers() int {
 	return 1
 }
 
-// Answer takes the answer to a call, or to one of its commands. With the last it returns what all of them
-// mean. What follows a lock that was taken is sent however late it is.
+// Answer takes the answer to a call, or to one of its commands. With the last it returns what all
+// of them mean. What follows a lock that was taken is sent however late it is.
 func (a *Plain) Answer(k *Call, said any, failure redis.Error) (all Answer, last bool) {
 	if !k.Form.plain {
 		return k.Answer(said, failure), true
