@@ -109,29 +109,6 @@ func TestAnAdoptedLockIsLikeAnyOther(t *testing.T) {
 	})
 }
 
-// TestAnAdopterTakesNothingFromAHolder that lives: with a shorter TTL it would let another client in
-// beside the holder.
-func TestAnAdopterTakesNothingFromAHolder(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, c := open(t, w)
-		k := take(t, l, "x", redlock.Renew(false))
-		set, err := l.AcquireAll(t.Context(), []string{"y", "z"}, redlock.Renew(false))
-		require.NoError(t, err)
-		time.Sleep(leg) // all votes are there
-
-		adopter, adopts := open(t, w, redlock.TTL(time.Second))
-		adopt(t, adopter, "x", k.Value())
-		adopt(t, adopter, "y", set.Value())
-		adopts.Crash()
-		time.Sleep(k.Remaining() - time.Millisecond)
-		c.Pause() // before it releases what it takes for over
-		other, _ := open(t, w)
-		for _, name := range []string{"x", "y", "z"} {
-			isHeld(t, other, name)
-		}
-	})
-}
-
 // TestAHolderTakesNothingFromAnAdopter that was promised a longer TTL, however it goes on: by
 // renewals, as a reader, or as one name of several that a node is given again.
 func TestAHolderTakesNothingFromAnAdopter(t *testing.T) {

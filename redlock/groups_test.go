@@ -847,3 +847,41 @@ func TestTheMemoryGuardJudgesPresencesAsWell(t *testing.T) {
 		require.NoError(t, waited(t, old, "x").Release(t.Context()))
 	})
 }
+
+// TestAFleetRestartsItsServers, those of each group one after the other with a longest TTL between, and without their
+// data, and then a region with one of each group is lost: no lock that is held is lost, and no group is without a grant.
+func TestAFleetRestartsItsServers(t *testing.T) {
+	simulate(t, 9, func(t *testing.T, w *sim.World) {
+		onAll(w, func(s *sim.Server) { s.Settle(3, ttl) })
+		l, other := openGroups(t, w, 1, groupNames, redlock.MemoryGuard(true)), openGroups(t, w, 1, groupNames, redlock.MemoryGuard(true))
+		var held []*redlock.Lock
+		for _, group := range groupNames {
+			held = append(held, waited(t, l, nameIn(l, group)))
+		}
+		region := func(number int, do func(*sim.Server)) {
+			for _, group := range groupNames {
+				do(serversOf(w, group)[number])
+			}
+		}
+		lives := func(long time.Duration) {
+			for end := time.Now().Add(long); time.Now().Before(end); time.Sleep(time.Second) {
+				for _, k := range held {
+					require.True(t, k.Valid())
+					isHeld(t, other, k.Name())
+				}
+				for i := range 3 * len(groupNames) {
+					require.NoError(t, take(t, other, fmt.Sprint("free-", i)).Release(t.Context()))
+				}
+			}
+		}
+		require.NoError(t, waited(t, other, "free").Release(t.Context()))
+		for number := range 3 {
+			region(number, func(s *sim.Server) { s.Crash(); s.Flush() })
+			lives(2 * time.Second)
+			region(number, (*sim.Server).Restart)
+			lives(ttl + ttl/5)
+		}
+		region(2, (*sim.Server).Vanish)
+		lives(2 * ttl)
+	})
+}

@@ -128,23 +128,6 @@ func TestServersThatForgotDoNotGrantALockTwice(t *testing.T) {
 	}
 }
 
-// TestAMinorityThatForgotCostsNothing.
-func TestAMinorityThatForgotCostsNothing(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l := settled(t, w, 1)[0]
-		forget(w.Servers()[:2]...)
-		var k *redlock.Lock
-		assert.Equal(t, rtt, took(func() { k = take(t, l, "x") }))
-		time.Sleep(rtt)
-		assert.Equal(t, 3, k.Votes(), "the others do not count")
-		require.NoError(t, k.Release(t.Context()))
-		time.Sleep(ttl + time.Second)
-		k = take(t, l, "x")
-		time.Sleep(2 * rtt)
-		assert.Equal(t, 5, k.Votes(), "and do again when the quarantine is over")
-	})
-}
-
 // TestTheFirstContactHasTimeForTwoRoundTrips, where one takes more than half of the node timeout.
 func TestTheFirstContactHasTimeForTwoRoundTrips(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {

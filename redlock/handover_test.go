@@ -278,18 +278,6 @@ func TestReadersOfAProcessComeInTogether(t *testing.T) {
 		all.Wait()
 		assert.Equal(t, []string{"w1", "r", "r", "r", "w2", "w3", "late"}, served)
 		assert.Less(t, time.Since(begun), 6*hold, "the readers had it together")
-
-		other, _ := open(t, w)
-		lock, served = take(t, other, "x"), nil
-		comes("r", redlock.Shared())
-		comes("w1")
-		comes("r", redlock.Shared())
-		comes("w2")
-		require.NoError(t, lock.Release(t.Context()))
-		time.Sleep(hold / 2)
-		comes("late", redlock.Shared())
-		all.Wait()
-		assert.Equal(t, []string{"r", "r", "w1", "w2", "late"}, served)
 	})
 }
 

@@ -24,6 +24,7 @@ func TestReleaseEndsTheLock(t *testing.T) {
 		lock := take(t, l, "x")
 		assert.Equal(t, 5, holding(w, "x"))
 		assert.Equal(t, "x", lock.Name())
+		assert.Equal(t, time.Now().Add(validity), lock.Until())
 		start := time.Now()
 		ended := endOf(lock)
 		assert.Equal(t, rtt, took(func() { assert.NoError(t, lock.Release(t.Context())) }))

@@ -84,20 +84,6 @@ func TestAMarkIsReadFromAllNodesThatAnswer(t *testing.T) {
 	})
 }
 
-// TestTwoHoldersDoNotBothRaiseAMark: one of them is paused and takes itself for the holder.
-func TestTwoHoldersDoNotBothRaiseAMark(t *testing.T) {
-	simulate(t, 3, func(t *testing.T, w *sim.World) {
-		first, second := two(t, w)
-		a := take(t, first, "x")
-		for _, s := range w.Servers() {
-			s.Del("x") // as an operator does
-		}
-		b := take(t, second, "x")
-		require.NoError(t, a.RaiseMark(t.Context(), 5, time.Hour))
-		isOnly(t, b.RaiseMark(t.Context(), 5, time.Hour), redlock.ErrMarked)
-	})
-}
-
 // TestAMarkThatIsNotConfirmedInTimeIsNotGranted: the next holder may not have seen it.
 func TestAMarkThatIsNotConfirmedInTimeIsNotGranted(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {

@@ -16,22 +16,6 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// TestExtendCountsFromItsStart: what the extension's votes took is used up too.
-func TestExtendCountsFromItsStart(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w, redlock.TTL(ttl), redlock.Renew(false))
-		lock := take(t, l, "x")
-		assert.Equal(t, validity, lock.Remaining())
-		assert.Equal(t, time.Now().Add(validity), lock.Until())
-		time.Sleep(5 * time.Second)
-		require.NoError(t, lock.Extend(t.Context()))
-		assert.Equal(t, validity, lock.Remaining())
-		start := time.Now()
-		<-lock.Context().Done()
-		assert.Equal(t, validity, time.Since(start), "and it ends when it said")
-	})
-}
-
 // TestExtendThatFailsLeavesTheLock as it was, and may be tried again.
 func TestExtendThatFailsLeavesTheLock(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
@@ -69,27 +53,6 @@ func extensions(w *sim.World) func() []time.Duration {
 		at = nil
 		return seen
 	}
-}
-
-// TestRenewalsComeEveryThirdOfTheTTL, counted from the start of the last, and
-// keep the lock for as long as one likes.
-func TestRenewalsComeEveryThirdOfTheTTL(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		asked := extensions(w)
-		l, _ := open(t, w, redlock.TTL(ttl), unspread)
-		lock := take(t, l, "x")
-		time.Sleep(time.Hour)
-		require.True(t, lock.Valid())
-		at := asked()
-		require.Len(t, at, int(time.Hour/(ttl/3)))
-		for i := range at {
-			assert.Equal(t, time.Duration(i+1)*(ttl/3), at[i])
-		}
-		require.NoError(t, lock.Release(t.Context()))
-		time.Sleep(time.Minute)
-		assert.Empty(t, asked(), "a released lock is not renewed")
-		assert.Zero(t, holding(w, "x"))
-	})
 }
 
 // TestMaxHoldEndsALockThatRenewsWell. It counts from the grant.

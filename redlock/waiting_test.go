@@ -3,7 +3,6 @@ package redlock_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -133,44 +132,6 @@ func TestAWaiterOfAnotherProcessIsWokenByAHint(t *testing.T) {
 			assert.Equal(t, test.want, time.Since(start))
 		})
 	}
-}
-
-// TestOneOfManyAsksTheNodes at each release. The others, who have heard of it as well, are behind it in the order, in
-// whatever order they know the nodes, and take nothing: they would split the votes.
-func TestOneOfManyAsksTheNodes(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		w.SetNet(sim.Net{Patience: time.Second, Travel: func(_ sim.Leg, r *rand.Rand) (time.Duration, bool) {
-			return leg/2 + time.Duration(r.Int64N(int64(leg))), false
-		}})
-		holder, _ := open(t, w)
-		var waiters []*redlock.Locker
-		for i := range 5 {
-			l, _ := on(t, w, func(nodes []protocol.Node) { slices.Reverse(nodes[:i]); slices.Reverse(nodes[i:]) }, longest)
-			waiters = append(waiters, l)
-		}
-		r := recorded(w)
-		for round := range 5 {
-			lock := take(t, holder, "x")
-			got := make(chan *redlock.Lock, len(waiters))
-			for _, l := range waiters {
-				go func() { got <- waited(t, l, "x") }()
-			}
-			for range waiters {
-				r.listens(t, -1)
-				require.NoError(t, lock.Release(t.Context()))
-				lock = <-got
-				took := map[int]bool{} // the first may have tried just before, without a hint
-				for _, s := range r.of(sim.Run, protocol.OpAcquire) {
-					if s.Outcome == protocol.Granted {
-						took[s.Client] = true
-					}
-				}
-				assert.Len(t, took, 1, "round %d", round)
-			}
-			require.NoError(t, lock.Release(t.Context()))
-			time.Sleep(rtt)
-		}
-	})
 }
 
 // TestANodeInTroubleIsInNobodysWay though it is the one that is to be asked first. One that is known to be of no use is

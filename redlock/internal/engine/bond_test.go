@@ -73,25 +73,6 @@ func TestABondThatHasEndedTakesNoLock(t *testing.T) {
 	other.isFree(t, "a", "b", "late")
 }
 
-// TestALockThatIsNotInABondCanEndIt.
-func TestALockThatIsNotInABondCanEndIt(t *testing.T) {
-	t.Parallel()
-	urls := servers(t, 3)
-	h, other := newHouse(t, urls, false), newHouse(t, urls, false)
-	for _, names := range [][]string{{"a"}, {"a", "b"}} {
-		l, _, err := h.get(t.Context(), "more", false)
-		require.NoError(t, err)
-		b, _, ends := h.bonded(t, names...)
-		l.Own(b)
-		l.Release(t.Context())
-		assert.Equal(t, end{"more", core.Released}, <-ends)
-		assert.Zero(t, b.Deadline())
-		_, f := b.Release(t.Context())
-		assert.Equal(t, core.NotHeld, f.Kind)
-		other.isFree(t, names...)
-	}
-}
-
 // A lateClock has timers that fire an hour late.
 type lateClock struct{ clock.Clock }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -34,15 +33,6 @@ type told func(engine.Lock)
 func (t told) Ended(l engine.Lock) { t(l) }
 
 func (told) Extended(engine.Lock) {}
-
-// contextOf returns one that ends with the Lock.
-func contextOf(l engine.Lock) context.Context {
-	ctx, end := context.WithCancel(context.Background())
-	if !l.Own(told(func(engine.Lock) { end() })) {
-		end()
-	}
-	return ctx
-}
 
 // A house is an engine on servers in this process.
 type house struct {
@@ -107,30 +97,6 @@ func TestALockThatIsReleasedTwiceDisturbsNoOther(t *testing.T) {
 	_, f := lock.Extend(t.Context())
 	assert.Nil(t, f)
 	lock.Release(t.Context())
-}
-
-// TestAContextHasEndedBeforeTheNextHolderIsThere, whoever of many goroutines ends it.
-func TestAContextHasEndedBeforeTheNextHolderIsThere(t *testing.T) {
-	t.Parallel()
-	h := newHouse(t, servers(t, 1), false)
-	var last atomic.Pointer[context.Context]
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			for range 200 {
-				lock, f, err := h.get(t.Context(), "job", false)
-				if !assert.NoError(t, err) || !assert.Nil(t, f) {
-					return
-				}
-				ctx := contextOf(lock)
-				if before := last.Swap(&ctx); before != nil {
-					assert.Error(t, (*before).Err(), "the context of the holder before")
-				}
-				lock.Release(t.Context())
-			}
-		})
-	}
-	wg.Wait()
 }
 
 // A witness is a node that grants everything, and notes how many holds have ended when a lock is given back.
