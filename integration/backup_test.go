@@ -72,14 +72,11 @@ func TestABackupCostsNoVote(t *testing.T) {
 		}
 		votes(t, held, 3)
 	}
-	replicationOf := func(i int) string {
-		text, err := redis.String(r.must(t, i, "INFO", "replication"), nil)
-		require.NoError(t, err)
-		return text
-	}
 	dataSets := func() (ids []string) {
 		for _, i := range backedUp {
-			_, id, _ := strings.Cut(replicationOf(i), "master_replid:")
+			text, err := redis.String(r.must(t, i, "INFO", "replication"), nil)
+			require.NoError(t, err)
+			_, id, _ := strings.Cut(text, "master_replid:")
 			ids = append(ids, id[:40])
 		}
 		return ids
@@ -100,12 +97,7 @@ func TestABackupCostsNoVote(t *testing.T) {
 	works()
 	second := dataSets()
 	for _, i := range backedUp {
-		poll(t, failAfter, func() error {
-			if text := replicationOf(i); !strings.Contains(text, "repl_backlog_active:0") {
-				return errors.New(text)
-			}
-			return nil
-		})
+		r.awaitInfo(t, i, "replication", "repl_backlog_active:0")
 	}
 	works()
 	third := dataSets()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -76,17 +77,20 @@ func take(t *testing.T, kind fleet.Kind) *rig {
 	need.Kind(t, kind)
 	r := <-stables[kind]
 	if r == nil {
-		started, err := startRig(kind)
+		// A disk that is slow to sync would stop all nodes at once, for seconds.
+		unsynced := slices.Repeat([]fleet.Persistence{fleet.Unsynced}, nodes)
+		f, err := fleet.Start(context.Background(), kind, fleet.Options{Nodes: nodes, Persistence: unsynced})
 		if err != nil {
 			stables[kind] <- nil
 			t.Fatal(err)
 		}
-		r = started
+		r = &rig{Fleet: f, broken: map[int]fault{}}
 	}
 	t.Cleanup(func() {
 		defer func() {
-			if t.Failed() {
-				r = r.afterFailure()
+			if t.Failed() { // and must not make others fail
+				r.Close()
+				r = nil
 			}
 			stables[kind] <- r
 		}()
@@ -101,33 +105,6 @@ func newRig(t *testing.T, opts fleet.Options) *rig {
 	t.Helper()
 	f := need.Servers(t, fleet.Process, opts)
 	return &rig{Fleet: f, broken: map[int]fault{}}
-}
-
-func startRig(kind fleet.Kind) (*rig, error) {
-	// A disk that is slow to sync would stop all nodes at once, for seconds.
-	unsynced := slices.Repeat([]fleet.Persistence{fleet.Unsynced}, nodes)
-	f, err := fleet.Start(context.Background(), kind, fleet.Options{Nodes: nodes, Persistence: unsynced})
-	if err != nil {
-		return nil, err
-	}
-	return &rig{Fleet: f, broken: map[int]fault{}}, nil
-}
-
-// afterFailure keeps a test that failed from making others fail. It returns nil if the rig is beyond
-// repair.
-func (r *rig) afterFailure() *rig {
-	err := r.each(func(i int) error {
-		_, err := r.do(i, "FLUSHALL")
-		if err == nil {
-			_, err = r.do(i, "CLIENT", "KILL", "TYPE", "normal")
-		}
-		return err
-	})
-	if err != nil {
-		r.Close()
-		return nil
-	}
-	return r
 }
 
 func closeRigs() error {
@@ -201,6 +178,18 @@ func (r *rig) version(t *testing.T, i int) string {
 	info, err := redis.String(r.must(t, i, "INFO", "server"), nil)
 	require.NoError(t, err)
 	return strings.Join(regexp.MustCompile(`(?:redis|valkey)_version:\S+`).FindAllString(info, -1), " ")
+}
+
+// awaitInfo waits until a section of node i's INFO has the text.
+func (r *rig) awaitInfo(t *testing.T, i int, section, text string) {
+	t.Helper()
+	poll(t, failAfter, func() error {
+		info, err := redis.String(r.do(i, "INFO", section))
+		if err == nil && !strings.Contains(info, text) {
+			err = errors.New(info)
+		}
+		return err
+	})
 }
 
 // statistic returns one of INFO's numbers of node i, zero if there is none of the name.
@@ -322,17 +311,11 @@ func (r *rig) fail(t *testing.T, f fault, which ...int) {
 // heal brings back all nodes that fail.
 func (r *rig) heal(t *testing.T) {
 	t.Helper()
-	var which []int
 	r.mu.Lock()
-	for i := range r.broken {
-		which = append(which, i)
-	}
+	broken := maps.Clone(r.broken)
 	r.mu.Unlock()
-	require.NoError(t, r.some(which, func(i int) error {
-		r.mu.Lock()
-		f := r.broken[i]
-		r.mu.Unlock()
-		err := f.end(r.Fleet, context.Background(), i)
+	require.NoError(t, r.some(slices.Collect(maps.Keys(broken)), func(i int) error {
+		err := broken[i].end(r.Fleet, context.Background(), i)
 		if err == nil {
 			r.mu.Lock()
 			delete(r.broken, i)

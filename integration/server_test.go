@@ -2,12 +2,10 @@ package integration_test
 
 import (
 	"context"
-	"errors"
 	"net"
 	"strings"
 	"testing"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -58,13 +56,7 @@ func replicate(t *testing.T, r *rig, replica, primary int) {
 	host, port, err := net.SplitHostPort(r.addr(primary))
 	require.NoError(t, err)
 	r.must(t, replica, "REPLICAOF", host, port)
-	poll(t, failAfter, func() error {
-		info, err := redis.String(r.do(replica, "INFO", "replication"))
-		if err == nil && !strings.Contains(info, "master_link_status:up") {
-			err = errors.New(info)
-		}
-		return err
-	})
+	r.awaitInfo(t, replica, "replication", "master_link_status:up")
 }
 
 // startOnSocket starts a server with these arguments, and returns its socket. It ends with the test.

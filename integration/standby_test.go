@@ -80,13 +80,7 @@ func TestSentinelFailsAMajorityOver(t *testing.T) {
 	clients.Wait()
 	h.judge(t)
 	for i := range 2 {
-		poll(t, failAfter, func() error {
-			info, err := redis.String(r.do(i, "INFO", "replication"))
-			if err == nil && !strings.Contains(info, "role:slave") {
-				err = errors.New(info)
-			}
-			return err
-		})
+		r.awaitInfo(t, i, "replication", "role:slave")
 	}
 }
 

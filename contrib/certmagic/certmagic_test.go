@@ -114,30 +114,6 @@ func TestAnAttemptBehindALossHasTheLockAgain(t *testing.T) {
 	})
 }
 
-// TestAnotherInstanceGoesOnBehindALoss, and then the first needs no certificate any more.
-func TestAnotherInstanceGoesOnBehindALoss(t *testing.T) {
-	alone(t, func(t *testing.T, w *sim.World) {
-		dir := t.TempDir()
-		lost := make(chan struct{})
-		second := newIssuer(t, func(context.Context) error { time.Sleep(10 * time.Minute); return nil })
-		other, _ := instance(t, w, dir, second)
-		first := newIssuer(t, func(context.Context) error {
-			forget(w)
-			close(lost)
-			time.Sleep(time.Second)
-			return assert.AnError
-		})
-		cfg, _ := instance(t, w, dir, first)
-		var all sync.WaitGroup
-		all.Go(func() { assert.NoError(t, cfg.ObtainCertAsync(t.Context(), domain)) })
-		<-lost
-		require.NoError(t, other.ObtainCertSync(t.Context(), domain))
-		all.Wait()
-		assert.Zero(t, first.issued.Load())
-		assert.EqualValues(t, 1, second.issued.Load())
-	})
-}
-
 // TestCertmagicCleansUpAtTheExit, and unlocks once more when the work is done.
 func TestCertmagicCleansUpAtTheExit(t *testing.T) {
 	alone(t, func(t *testing.T, w *sim.World) {

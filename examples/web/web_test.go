@@ -104,62 +104,61 @@ func request(t *testing.T) *http.Request {
 	return httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, nil)
 }
 
-// TestTheHandlerHoldsItsLock, and it is free behind the answer.
-func TestTheHandlerHoldsItsLock(t *testing.T) {
+// each runs test with each framework.
+func each(t *testing.T, test func(t *testing.T, make framework)) {
 	t.Parallel()
-	for framework, make := range frameworks {
-		t.Run(framework, func(t *testing.T) {
+	for name, make := range frameworks {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			first, second := start(t)
-			ran := false
-			answer := make(t, first, func(ctx context.Context) {
-				ran = true
-				_, err := second.TryAcquire(ctx, name)
-				assert.ErrorIs(t, err, redlock.ErrHeld)
-			})(t, request(t))
-			assert.True(t, ran)
-			assert.Equal(t, http.StatusOK, answer.StatusCode)
-			_, err := second.TryAcquire(t.Context(), name)
-			assert.NoError(t, err)
+			test(t, make)
 		})
 	}
+}
+
+// TestTheHandlerHoldsItsLock, and it is free behind the answer.
+func TestTheHandlerHoldsItsLock(t *testing.T) {
+	each(t, func(t *testing.T, make framework) {
+		first, second := start(t)
+		ran := false
+		answer := make(t, first, func(ctx context.Context) {
+			ran = true
+			_, err := second.TryAcquire(ctx, name)
+			assert.ErrorIs(t, err, redlock.ErrHeld)
+		})(t, request(t))
+		assert.True(t, ran)
+		assert.Equal(t, http.StatusOK, answer.StatusCode)
+		_, err := second.TryAcquire(t.Context(), name)
+		assert.NoError(t, err)
+	})
 }
 
 // TestARequestWithoutItsLockIsAnswered, and the handler does not run.
 func TestARequestWithoutItsLockIsAnswered(t *testing.T) {
-	t.Parallel()
-	for framework, make := range frameworks {
-		t.Run(framework, func(t *testing.T) {
-			t.Parallel()
-			first, second := start(t)
-			_, err := second.TryAcquire(t.Context(), name)
-			require.NoError(t, err)
-			answer := make(t, first, func(context.Context) { assert.Fail(t, "the handler runs") })(t, request(t))
-			assert.Equal(t, http.StatusLocked, answer.StatusCode)
-			assert.Equal(t, "no-store", answer.Header.Get("Cache-Control"))
-			assert.Equal(t, "application/problem+json", answer.Header.Get("Content-Type"))
-		})
-	}
+	each(t, func(t *testing.T, make framework) {
+		first, second := start(t)
+		_, err := second.TryAcquire(t.Context(), name)
+		require.NoError(t, err)
+		answer := make(t, first, func(context.Context) { assert.Fail(t, "the handler runs") })(t, request(t))
+		assert.Equal(t, http.StatusLocked, answer.StatusCode)
+		assert.Equal(t, "no-store", answer.Header.Get("Cache-Control"))
+		assert.Equal(t, "application/problem+json", answer.Header.Get("Content-Type"))
+	})
 }
 
 func TestALossEndsTheHandlersContext(t *testing.T) {
-	t.Parallel()
-	for framework, make := range frameworks {
-		t.Run(framework, func(t *testing.T) {
-			t.Parallel()
-			first, _ := start(t)
-			var cause error
-			make(t, first, func(ctx context.Context) {
-				go first.Close()
-				select {
-				case <-ctx.Done():
-					cause = context.Cause(ctx)
-				case <-time.After(time.Minute):
-				}
-			})(t, request(t))
-			assert.ErrorIs(t, cause, redlock.ErrClosed)
-		})
-	}
+	each(t, func(t *testing.T, make framework) {
+		first, _ := start(t)
+		var cause error
+		make(t, first, func(ctx context.Context) {
+			go first.Close()
+			select {
+			case <-ctx.Done():
+				cause = context.Cause(ctx)
+			case <-time.After(time.Minute):
+			}
+		})(t, request(t))
+		assert.ErrorIs(t, cause, redlock.ErrClosed)
+	})
 }
 
 // TestFibersAdaptorProtectsNothing: the handler runs when the middleware has released the lock. If
