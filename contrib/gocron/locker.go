@@ -31,7 +31,8 @@ var _ gocron.Locker = (*Locker)(nil)
 
 // NewLocker returns a Locker with ticks of the length every: a second at least, a year at most, and
 // no longer than the interval of any of its jobs. For jobs that go by the time of day, give an hour
-// or half an hour: see the package's comment. All machines give the same. The options are for the locks; Exclusive is set in any case.
+// or half an hour: see the package's comment. All machines give the same. The options are for the
+// locks; Exclusive is set in any case.
 //
 // Errors: what is wrong with the arguments. No server is asked. The redlock.Locker stays the
 // caller's, to be closed after the scheduler's Shutdown.

@@ -95,11 +95,6 @@ func isOutage(ctx context.Context, err error) bool {
 	return ctx.Err() == nil && errors.As(err, &vote) && errors.Is(vote.Kind(), redlock.ErrNoQuorum) && !vote.Permanent()
 }
 
-var (
-	_ grpc.UnaryServerInterceptor  = (*Interceptor)(nil).Unary
-	_ grpc.StreamServerInterceptor = (*Interceptor)(nil).Stream
-)
-
 // Unary is a grpc.UnaryServerInterceptor, for grpc.UnaryInterceptor and ChainUnaryInterceptor.
 func (i *Interceptor) Unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (response any, err error) {
 	err = i.run(ctx, info.FullMethod, request, func(ctx context.Context) error {
@@ -186,18 +181,18 @@ func keyError(err error) error {
 // answer is that to a call without its lock. Nothing of the error's text is in it, which has names of
 // locks and servers.
 func answer(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return status.FromContextError(ctx.Err()).Err()
+	}
 	var vote *redlock.QuorumError
 	var left time.Duration
-	kind := err
 	if errors.As(err, &vote) {
 		left = max(0, vote.Remaining) // NoTTL is negative
-		kind = vote.Kind()
+		err = vote.Kind()
 	}
 	var s *status.Status
 	switch {
-	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
-		return status.FromContextError(ctx.Err()).Err()
-	case errors.Is(kind, redlock.ErrHeld):
+	case errors.Is(err, redlock.ErrHeld):
 		s = status.New(codes.Aborted, "Another call is working on this. Try again later.")
 	case vote != nil && vote.Permanent():
 		s = status.New(codes.Internal, "This cannot be worked on before the service has been mended.")
