@@ -18,17 +18,16 @@ const (
 	logPatience = time.Second
 )
 
-// A doubtLog has the doubts about one server, each of which is logged once. A goroutine of its own
-// writes them, and lives while there are any to write. So a log that is too slow, as it is on a pipe
-// that no process reads, holds up neither connections nor Close.
+// A doubtLog has the doubts about one server, each of which is logged once. A goroutine writes each,
+// when the one before has been written. So a log that is too slow, as it is on a pipe that no
+// process reads, holds up neither connections nor Close.
 type doubtLog struct {
 	log  *slog.Logger
 	node string
 
 	mu      sync.Mutex
 	known   map[string]bool // maxDoubts at most
-	waiting []string        // of the known, those that are not written yet
-	written chan struct{}   // closed when none waits any more; nil: none does
+	written chan struct{}   // closed when the last of them has been written; nil: there is none
 }
 
 // enter has the doubts logged that are new. It does not wait for the log.
@@ -43,27 +42,16 @@ func (l *doubtLog) enter(doubts ...string) {
 			doubt = furtherDoubts
 		}
 		l.known[doubt] = true
-		l.waiting = append(l.waiting, doubt)
+		before, written := l.written, make(chan struct{})
+		l.written = written
+		go func() {
+			defer close(written)
+			if before != nil {
+				<-before
+			}
+			l.log.Warn("pool: a server gives reason for doubt", "node", l.node, "doubt", doubt)
+		}()
 	}
-	if len(l.waiting) > 0 && l.written == nil {
-		l.written = make(chan struct{})
-		go l.write()
-	}
-}
-
-// write logs what waits.
-func (l *doubtLog) write() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for len(l.waiting) > 0 {
-		doubt := l.waiting[0]
-		l.waiting = l.waiting[1:]
-		l.mu.Unlock()
-		l.log.Warn("pool: a server gives reason for doubt", "node", l.node, "doubt", doubt)
-		l.mu.Lock()
-	}
-	close(l.written)
-	l.written = nil
 }
 
 // await returns when all is written, or after limit.
