@@ -3,10 +3,8 @@ package hold
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -107,19 +105,5 @@ func TestEachLanguageSaysWhatItTakes(t *testing.T) {
 				assert.Equal(t, "usage: "+file+" NAME SECONDS\n", string(said))
 			}
 		})
-	}
-}
-
-// TestEachExampleIsShort enough to be copied.
-func TestEachExampleIsShort(t *testing.T) {
-	t.Parallel()
-	files, err := filepath.Glob("hold.*")
-	require.NoError(t, err)
-	assert.Len(t, files, len(programs))
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
-		lines := strings.Count(string(text), "\n")
-		assert.LessOrEqual(t, lines, 50, fmt.Sprint(file, " has ", lines))
 	}
 }
