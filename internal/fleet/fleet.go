@@ -38,8 +38,8 @@ const (
 // this machine, cannot do; the message says which and why.
 var ErrUnsupported = errors.New("fleet: not supported")
 
-// Fleet is a set of running Redis servers that can be broken one by one.
-// Nodes are numbered from 0, in the order of URLs.
+// Fleet is a set of running Redis servers that can be broken one by one, as the package comment
+// says. Nodes are numbered from 0, in the order of URLs.
 //
 // All methods are safe for concurrent use; operations on one node wait for each
 // other, operations on different nodes do not. An operation that makes no sense
@@ -53,27 +53,19 @@ type Fleet interface {
 	// the nodes. They may hold passwords (kind Addrs): do not print them.
 	URLs() []string
 
-	// Pause makes node i hang: connections, also new ones, are accepted, but
-	// nothing is answered.
 	Pause(ctx context.Context, i int) error
-
-	// Resume lets a paused node go on where it was; what was sent to it
-	// meanwhile runs now.
 	Resume(ctx context.Context, i int) error
 
-	// Kill ends node i at once, running or paused, as by kill -9.
+	// Kill ends node i at once, running or paused.
 	Kill(ctx context.Context, i int) error
 
 	// Restart makes node i run anew, whether killed, running or paused, and returns
 	// when it answers PING.
 	Restart(ctx context.Context, i int, m Memory) error
 
-	// Disconnect cuts node i off the network: packets vanish. The node itself
-	// runs on.
 	Disconnect(ctx context.Context, i int) error
 
-	// Reconnect ends a Disconnect and returns when the node is reachable again,
-	// or at once if it is paused or killed.
+	// Reconnect returns when the node is reachable again, or at once if it is paused or killed.
 	Reconnect(ctx context.Context, i int) error
 
 	// Close ends all nodes and gives everything back. It may be called twice,
