@@ -63,21 +63,19 @@ func parse(args []string, out io.Writer) (o options, err error) {
 		return o, fmt.Errorf("there are no arguments; --duration must be above zero, --ttl at least 100ms, --clients at least 2, --nodes at least 1: %q", args)
 	}
 	flags.Visit(func(f *flag.Flag) {
-		switch f.Name {
-		case "scenario", "duration", "seed", "keep": // a replay has its own
+		if slices.Contains([]string{"scenario", "duration", "seed", "keep"}, f.Name) { // a replay has its own
 			return
-		case "locks", "no-guard":
-			if !o.hasLibrary() {
-				err = fmt.Errorf("--%s is about this module's library, and not about a --client", f.Name)
-			}
+		}
+		if (f.Name == "locks" || f.Name == "no-guard") && !o.hasLibrary() {
+			err = fmt.Errorf("--%s is about this module's library, and not about a --client", f.Name)
 		}
 		o.given += fmt.Sprintf(" --%s='%s'", f.Name, strings.ReplaceAll(f.Value.String(), "'", `'\''`))
 	})
+	if o.beside && o.client == "" {
+		err = errors.New("--beside needs a --client")
+	}
 	if err != nil {
 		return o, err
-	}
-	if o.beside && o.client == "" {
-		return o, errors.New("--beside needs a --client")
 	}
 	o.guard = !*noGuard
 	if o.seed == 0 {
@@ -99,13 +97,13 @@ func parse(args []string, out io.Writer) (o options, err error) {
 		if !ok {
 			return o, fmt.Errorf("there is no scenario %q, but all, %s", name, strings.Join(scenarios(), ", "))
 		}
-		if (s.Standbys || s.Served) && (o.client != "" || !o.guard) {
-			if all {
-				continue
-			}
+		fits := o.client == "" && o.guard || !s.Standbys && !s.Served
+		if !fits && !all {
 			return o, fmt.Errorf("--scenario %s is about what a --client does not know, and which needs the guard", name)
 		}
-		o.scenarios = append(o.scenarios, s)
+		if fits {
+			o.scenarios = append(o.scenarios, s)
+		}
 	}
 	if least := time.Duration(o.ttls()) * o.ttl; o.duration < least {
 		return o, fmt.Errorf("--duration %v is too short: a fault and its end in each of %d scenarios take %d TTLs, which is %v: give that or more, or fewer scenarios",

@@ -93,17 +93,16 @@ func serve(in io.Reader, out io.Writer, about string, open func(Servers) (Librar
 		return err
 	}
 	defer lib.Close()
-	var features []string
-	if lib.Extends {
-		features = append(features, "extend")
+	features := "-"
+	switch {
+	case lib.Extends && lib.Fences:
+		features = "extend,fence"
+	case lib.Extends:
+		features = "extend"
+	case lib.Fences:
+		features = "fence"
 	}
-	if lib.Fences {
-		features = append(features, "fence")
-	}
-	if len(features) == 0 {
-		features = []string{"-"}
-	}
-	fmt.Fprintln(out, "ready", strings.Join(features, ","), about)
+	fmt.Fprintln(out, "ready", features, about)
 	s := &session{lib: lib}
 	for requests.Scan() {
 		answer, err := s.answer(strings.Fields(requests.Text()))

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -95,7 +96,7 @@ type request struct {
 	key, body, accept  string
 }
 
-func (from served) send(ctx context.Context, r request) (*http.Response, error) {
+func (from served) send(ctx context.Context, r request) (in *http.Response, err error) {
 	out, err := http.NewRequestWithContext(ctx, r.how, "http://"+from.addr+r.path, strings.NewReader(r.body))
 	if err != nil {
 		return nil, err
@@ -106,11 +107,10 @@ func (from served) send(ctx context.Context, r request) (*http.Response, error) 
 	if r.body != "" {
 		out.Header.Set("Content-Type", "application/json")
 	}
-	in, err := from.http.Do(out)
-	if err != nil {
-		return nil, errors.Join(errSilent, err)
+	if in, err = from.http.Do(out); err != nil {
+		err = errors.Join(errSilent, err)
 	}
-	return in, nil
+	return in, err
 }
 
 func (from served) ask(ctx context.Context, r request) (a answered, err error) {
@@ -142,13 +142,15 @@ func (from served) acquire(ctx context.Context, d demand) (lock, error) {
 	}
 	l := &lease{from: from, session: opened.Session}
 	end, _ := ctx.Deadline()
-	wish := map[string]any{"names": d.names, "fenced": d.lock.HasToken(), "fair": d.fair, "ttl_ms": from.ttl.Milliseconds(), "wait_ms": max(0, time.Until(end).Milliseconds())}
-	if d.lock != history.Set {
-		delete(wish, "names")
-		wish["name"] = d.names[0]
-	}
-	if d.lock == history.Shared {
+	wish := map[string]any{"fenced": d.lock.HasToken(), "fair": d.fair, "ttl_ms": from.ttl.Milliseconds(), "wait_ms": max(0, time.Until(end).Milliseconds())}
+	switch d.lock {
+	case history.Set:
+		wish["names"] = d.names
+	case history.Shared:
 		wish["kind"] = "shared"
+		fallthrough
+	default:
+		wish["name"] = d.names[0]
 	}
 	if d.most > 0 {
 		wish["permits"] = d.most
@@ -157,15 +159,13 @@ func (from served) acquire(ctx context.Context, d demand) (lock, error) {
 	if err != nil {
 		return nil, err
 	}
-	var a answered
-	var sent int64
-	for {
-		sent = history.Now()
-		a, err = from.ask(ctx, request{how: "POST", path: "/v1/locks", session: l.session, key: "this", body: string(body)})
-		if !errors.Is(err, errSilent) || ctx.Err() != nil {
-			break
-		}
+	sent := history.Now()
+	r := request{how: "POST", path: "/v1/locks", session: l.session, key: "this", body: string(body)}
+	a, err := from.ask(ctx, r)
+	for errors.Is(err, errSilent) && ctx.Err() == nil {
 		sleep(ctx, pause) // and ask again: it may have the lock by now
+		sent = history.Now()
+		a, err = from.ask(ctx, r)
 	}
 	if err != nil {
 		return nil, err
@@ -231,13 +231,11 @@ func (l *lease) follow(stream bool) {
 				continue // it was cut off
 			}
 			r.path = fmt.Sprintf("/v1/session?seen=%d&wait_ms=60000", state.Version)
-			mine := answered{Lost: "the daemon knows nothing of it: " + text}
-			for _, a := range state.Leases {
-				if a.Lease == l.id {
-					mine = a
-				}
+			mine := slices.IndexFunc(state.Leases, func(a answered) bool { return a.Lease == l.id })
+			if mine < 0 {
+				state.Leases, mine = []answered{{Lost: "the daemon knows nothing of it: " + text}}, 0
 			}
-			l.hear(mine, sent)
+			l.hear(state.Leases[mine], sent)
 		}
 		in.Body.Close()
 	}

@@ -13,20 +13,10 @@ const Never int64 = math.MaxInt64
 // An Acquisition is all that a client wrote about one call of Acquire and the lock that came of it.
 // Events that did not happen, or were not written, are at Never.
 type Acquisition struct {
-	Who   int
-	Op    int64
-	Name  string
-	Names []string // one, or those of a set
-	Lock  Lock
-	Fair  bool
-	Most  int // permits
-
+	Event   // that it was asked for; Names are one at least; Permit and Token are those granted, and Until is the latest deadline
 	Asked   int64
 	Granted int64
 	Failed  int64
-	Permit  int
-	Token   int64
-	Until   int64 // the latest deadline
 	Lost    int64
 	Reading int64 // a writer's, from its Downgrade on
 	Leaving int64
@@ -77,8 +67,9 @@ func Acquisitions(events []Event) ([]*Acquisition, error) {
 		}
 		switch e.Kind {
 		case Asked:
-			a = &Acquisition{Who: e.Who, Op: e.Op, Name: e.Name, Names: e.Names, Lock: e.Lock, Fair: e.Fair, Most: e.Most,
-				seen: map[Kind]bool{}, Asked: e.At, Granted: Never, Failed: Never, Until: Never, Lost: Never, Reading: Never, Leaving: Never}
+			a = &Acquisition{Event: e, Asked: e.At, Granted: Never, Failed: Never, Lost: Never, Reading: Never, Leaving: Never,
+				seen: map[Kind]bool{}}
+			a.Until = Never
 			if len(a.Names) == 0 {
 				a.Names = []string{e.Name}
 			}
