@@ -18,23 +18,12 @@ func TestOnePlantedOverlapIsFound(t *testing.T) {
 	pairs, _ := overlaps(slices.Clone(hs))
 	require.Zero(t, pairs)
 	hs[50_000].Until++
+	hs[70_000].Until += 20_000
+	hs[70_007].From -= 5_000
 	rand.Shuffle(len(hs), func(i, j int) { hs[i], hs[j] = hs[j], hs[i] })
 	pairs, first := overlaps(hs)
-	require.EqualValues(t, 1, pairs)
+	require.EqualValues(t, 2, pairs)
 	assert.Equal(t, "callers 0 (500ms to 500.07ms) and 2 (500.07ms to 500.14ms) held it for 1ns at once", describe(first, 0))
-}
-
-func TestOverlapsOfAllPermitsAreCounted(t *testing.T) {
-	t.Parallel()
-	pairs, first := overlaps([]hold{
-		{Permit: 2, Caller: 1, From: 50, Until: 60}, {Permit: 1, Caller: 2, From: 70, Until: 90}, {Permit: 2, Caller: 3, From: 52, Until: 60},
-		{Permit: 1, Caller: 4, From: 75, Until: 80}, {Permit: 2, Caller: 5, From: 55, Until: 56}, {Permit: 3, Caller: 6, From: 0, Until: 99},
-	})
-	assert.EqualValues(t, 4, pairs, "three of permit 2, one of permit 1")
-	assert.EqualValues(t, 1, first.First.Caller)
-	assert.EqualValues(t, 3, first.Later.Caller)
-	pairs, _ = overlaps(nil)
-	assert.Zero(t, pairs)
 }
 
 func TestHoldsSurviveTheWay(t *testing.T) {

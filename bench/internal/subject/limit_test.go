@@ -17,24 +17,41 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A tally counts cycles, and wrong ones.
+// A tally counts cycles of callers.
 type tally struct {
 	mu      sync.Mutex
 	cycles  []int // by caller
+	total   int
 	wrong   int
-	onCycle func()
+	onCycle func(total int)
 }
 
 func (c *tally) Cycle(caller int, began time.Time, acquire, release time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cycles[caller]++
+	c.total++
 	if acquire <= 0 || release <= 0 || began.IsZero() {
 		c.wrong++
 	}
-	if c.onCycle != nil {
-		c.onCycle()
-	}
+	c.onCycle(c.total)
+}
+
+// cycled is what callers did until there were enough cycles, which left no keys.
+func cycled(t *testing.T, urls []string, callers, enough int) *tally {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	c := &tally{cycles: make([]int, callers), onCycle: func(total int) {
+		if total == enough {
+			cancel()
+		}
+	}}
+	require.NoError(t, drive(ctx, urls, Config{TTL: 10 * time.Second, Callers: callers}, c.Cycle))
+	assert.GreaterOrEqual(t, c.total, enough)
+	assert.Zero(t, c.wrong)
+	assert.Empty(t, locks(t, urls, "bench:limit:*"))
+	return c
 }
 
 // The limit is a yardstick only as long as every server does all of the work.
@@ -43,32 +60,18 @@ func TestLimitHasEveryServerDoTheWork(t *testing.T) {
 	for _, u := range f.URLs() {
 		do(t, u, "CONFIG", "RESETSTAT")
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	const callers, enough = 8, 2000
-	done := &tally{cycles: make([]int, callers)}
-	total := 0
-	done.onCycle = func() {
-		if total++; total == enough {
-			cancel()
-		}
-	}
-	require.NoError(t, drive(ctx, f.URLs(), Config{TTL: 10 * time.Second, Callers: callers}, done.Cycle))
-
-	assert.GreaterOrEqual(t, total, enough)
-	assert.Zero(t, done.wrong)
+	done := cycled(t, f.URLs(), 8, 2000)
 	for caller, n := range done.cycles {
 		assert.Positive(t, n, "caller %d", caller)
 	}
 	for _, u := range f.URLs() {
-		assert.Equal(t, total, calls(t, u, "set"))
+		assert.Equal(t, done.total, calls(t, u, "set"))
 		released := 0
 		for _, command := range []string{"delex", "delifeq", "evalsha"} {
 			released += max(0, calls(t, u, command)-1) // the first asks whether it is there
 		}
-		assert.Equal(t, total, released)
+		assert.Equal(t, done.total, released)
 	}
-	assert.Empty(t, locks(t, f.URLs(), "bench:limit:*"))
 }
 
 // Where the servers have a compare-and-delete of their own redquorum releases with it, and a
@@ -107,18 +110,8 @@ func TestLimitReleasesAsCheaplyAsEachServerCan(t *testing.T) {
 		})
 		urls = append(urls, "redis://"+r.Addr())
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	done := &tally{cycles: make([]int, 2)}
-	total := 0
-	done.onCycle = func() {
-		if total++; total == 50 {
-			cancel()
-		}
-	}
-	require.NoError(t, drive(ctx, urls, Config{TTL: 10 * time.Second, Callers: 2}, done.Cycle))
+	total := cycled(t, urls, 2, 50).total
 	assert.Equal(t, map[string]int{"DELEX": total, "DELIFEQ": total, "EVALSHA": total}, calls)
-	assert.Empty(t, locks(t, urls, "bench:limit:*"))
 }
 
 // calls is how often the server has run the command; one that it does not know, never.
@@ -146,7 +139,7 @@ func TestLimitEndsWithAnErrorOfAServer(t *testing.T) {
 		var once sync.Once
 		broken := make(chan error, 1)
 		done := &tally{cycles: make([]int, 2)}
-		done.onCycle = func() { once.Do(func() { go func() { broken <- c.breakIt() }() }) }
+		done.onCycle = func(int) { once.Do(func() { go func() { broken <- c.breakIt() }() }) }
 		err := drive(within(t, testLimit), f.URLs(), Config{TTL: ttl, Callers: 2}, done.Cycle)
 		require.NoError(t, <-broken)
 		require.Error(t, err)

@@ -53,10 +53,7 @@ func TestLibrariesOnEmbeddedServers(t *testing.T) {
 	}
 	t.Run("limit", func(t *testing.T) {
 		t.Parallel()
-		ctx, cancel := context.WithCancel(t.Context())
-		done := &tally{cycles: make([]int, 2), onCycle: cancel}
-		require.NoError(t, drive(ctx, f.URLs(), Config{TTL: 10 * time.Second, Callers: 2}, done.Cycle))
-		assert.Empty(t, locks(t, f.URLs(), "bench:limit:*"))
+		cycled(t, f.URLs(), 2, 1)
 	})
 }
 
@@ -179,5 +176,31 @@ func TestFind(t *testing.T) {
 		assert.NotEmpty(t, s.Title, s.Name)
 		assert.NotEmpty(t, s.Note, s.Name)
 		assert.True(t, (s.Open == nil) != (s.Drive == nil), s.Name)
+	}
+}
+
+func TestServersThatAreNotThere(t *testing.T) {
+	t.Parallel()
+	// No server listens on port 1, and the error must not show the password.
+	urls := []string{"redis://somebody:secret@127.0.0.1:1"}
+	for _, s := range All() {
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cfg := within(t, testLimit), Config{TTL: ttl, Callers: 1}
+			err := func() error {
+				if s.Drive != nil {
+					return s.Drive(ctx, urls, cfg, nil)
+				}
+				c, err := s.Open(ctx, urls, cfg)
+				if err != nil {
+					return err
+				}
+				_, err = c.Acquire(within(t, brief), "any")
+				require.NoError(t, c.Close())
+				return err
+			}()
+			require.Error(t, err)
+			assert.NotContains(t, err.Error(), "secret")
+		})
 	}
 }
