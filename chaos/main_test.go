@@ -21,6 +21,7 @@ import (
 	"github.com/redquorum/redquorum/chaos/internal/judge"
 	"github.com/redquorum/redquorum/chaos/internal/nemesis"
 	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/readme"
 )
 
 func TestMain(m *testing.M) {
@@ -284,4 +285,17 @@ func TestAHistoryWithViolationsFailsTheProgram(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, violated, code)
 	assert.Contains(t, out.String(), "VIOLATED  overlap")
+}
+
+// TestCommandsOfDocumentsCanBeRun: flags, scenarios and kinds of lock of each command line are there.
+func TestCommandsOfDocumentsCanBeRun(t *testing.T) {
+	parsed := 0
+	for _, c := range readme.Commands(t) {
+		if args, ours := c.Calls("go -C chaos run ."); ours {
+			parsed++
+			_, err := parse(args, io.Discard)
+			assert.NoError(t, err, c.Place())
+		}
+	}
+	assert.Positive(t, parsed)
 }
