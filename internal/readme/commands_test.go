@@ -22,8 +22,8 @@ var checkedBy = map[string]string{
 	"redlock":              "cmd/redlock/documents_unix_test.go",
 	"go run ./cmd/redlock": "cmd/redlock/documents_unix_test.go",
 	"curl":                 "cmd/redlock/documents_unix_test.go",
-	"go -C bench run .":    "bench/documents_test.go",
-	"go -C chaos run .":    "chaos/documents_test.go",
+	"go -C bench run .":    "bench/document_test.go",
+	"go -C chaos run .":    "chaos/main_test.go",
 }
 
 // notRun are the commands that no test runs or takes apart, and why.
