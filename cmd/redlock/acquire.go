@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -26,25 +25,19 @@ import (
 // An acquisition is how "redlock run" and "redlock hold" take a lock: the flags that they share.
 type acquisition struct {
 	*servers
-	ttl       time.Duration
-	wait      time.Duration
-	noWait    bool
-	forTick   bool // the command runs once per tick, on one machine: see once.Acquire
-	retries   int
-	interval  time.Duration
-	fenced    bool
-	fair      bool
-	owner     string
-	and       []string
-	permits   int
-	weight    int
-	shared    bool
-	heldCode  int
-	quiet     bool
-	grace     time.Duration    // from when the loss is told to the last moment that the work may see
-	graceName string           // of the flag
-	told      *report.Reporter // from take on
-	warned    chan struct{}    // gets a warning that half of the TTL is left; nil: none is wanted
+	ttl, wait, interval  time.Duration
+	noWait, quiet        bool
+	fenced, fair, shared bool
+	retries, heldCode    int
+	permits, weight      int
+	owner                string
+	and                  []string
+	grace                time.Duration // from when the loss is told to the last moment that the work may see
+	graceName            string        // of the flag
+
+	forTick bool             // the command runs once per tick, on one machine: see once.Acquire
+	told    *report.Reporter // from take on
+	warned  chan struct{}    // gets a warning that half of the TTL is left; nil: none is wanted
 }
 
 // patience is for how long an outage is waited out where --wait does not say: the library's default.
@@ -285,14 +278,8 @@ func thisProcess() string {
 	}
 	host, _ := os.Hostname()
 	shown := func(s string) string {
-		const most = 48 // bytes
-		s = strings.Map(func(r rune) rune {
-			if !unicode.IsPrint(r) {
-				return '?'
-			}
-			return r
-		}, s)
-		return strings.ToValidUTF8(s[:min(len(s), most)], "")
+		s = plain.Harmless(s)
+		return strings.ToValidUTF8(s[:min(len(s), 48)], "")
 	}
 	return fmt.Sprintf("%s@%s:%d", shown(name), shown(host), os.Getpid())
 }

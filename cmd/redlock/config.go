@@ -30,7 +30,6 @@ type setting struct {
 	flag   string // without one it is a secret, because others can see a command line
 	key    string // its name in the configuration file and, behind REDLOCK_, in the environment
 	isText bool   // names of locks are made of it
-	isFile bool   // shells offer files
 
 	least, most int64  // if it is set; times are in nanoseconds
 	limits      string // the same in words
@@ -56,9 +55,9 @@ var settings = []setting{
 	{flag: "memory-guard", key: "memory_guard"},
 	{flag: "node-timeout", key: "node_timeout", least: 1, most: year, limits: "must be above zero, and at most a year"},
 	{flag: "dial-timeout", key: "dial_timeout", least: 1, most: year, limits: "must be above zero, and at most a year"},
-	{flag: "tls-ca", key: "tls_ca", isFile: true},
-	{flag: "tls-cert", key: "tls_cert", isFile: true},
-	{flag: "tls-key", key: "tls_key", isFile: true},
+	{flag: "tls-ca", key: "tls_ca"},
+	{flag: "tls-cert", key: "tls_cert"},
+	{flag: "tls-key", key: "tls_key"},
 	{flag: "listen", key: "listen"},
 	{key: "username"},
 	{key: "password"},
@@ -67,12 +66,6 @@ var settings = []setting{
 
 	{flag: "and", isText: true},
 	{flag: "office", isText: true},
-	{flag: "config", isFile: true},
-	{flag: "token-file", isFile: true},
-	{flag: "tokens", isFile: true},
-	{flag: "cert", isFile: true},
-	{flag: "key", isFile: true},
-	{flag: "client-ca", isFile: true},
 	{flag: "retry-interval", most: year, limits: "must be between 0 and a year"},
 	{flag: "min-hold", most: year, limits: "must be between 0 and a year"},
 	{flag: "once-per", least: int64(time.Second), most: year, limits: "must be between 1s and a year, or day"},
@@ -81,11 +74,6 @@ var settings = []setting{
 	{flag: "weight", least: 1, most: 128, limits: "must be between 1 and 128"},
 	{flag: "conflict-exit-code", most: 255, limits: "must be between 0 and 255"},
 	{flag: "limit", least: 1, most: math.MaxInt, limits: "must be at least 1"},
-}
-
-// keyOf returns the key of a flag.
-func keyOf(flag string) string {
-	return settings[slices.IndexFunc(settings, func(s setting) bool { return s.flag == flag })].key
 }
 
 // variable is the name of a key in the environment.
@@ -154,7 +142,8 @@ func (c *configuration) sourceOf(flags *pflag.FlagSet, name string) source {
 	case f.Changed:
 		return onCommandLine
 	}
-	_, _, in := c.find(keyOf(name))
+	i := slices.IndexFunc(settings, func(s setting) bool { return s.flag == name })
+	_, _, in := c.find(settings[i].key)
 	return in
 }
 
@@ -293,8 +282,7 @@ func readConfig(path string) (*configuration, error) {
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		var reason *fs.PathError
-		if errors.As(err, &reason) {
+		if reason, is := errors.AsType[*fs.PathError](err); is {
 			err = reason.Err
 		}
 		return nil, configErrorf("configuration file %s: %v", path, err)
@@ -364,17 +352,16 @@ func (c *configuration) credentials() (credentials, error) {
 }
 
 // by has the command print the password, if there is one.
-func (c credentials) by(flags *pflag.FlagSet, command string) (credentials, error) {
-	if command != "" {
-		if c.password != "" || c.file != "" {
-			return c, wrong(flags, "password-command", "there is a password, or its file, beside this command that prints it; leave one out")
-		}
+func (c *credentials) by(flags *pflag.FlagSet, command string) error {
+	switch {
+	case command != "" && c.areSet():
+		return wrong(flags, "password-command", "there is a password, or its file, beside this command that prints it; leave one out")
+	case command != "":
 		c.command = &reread.Command{Line: command}
+	case c.username != "" && !c.areSet():
+		return configErrorf("there is a username without a password; set $REDLOCK_PASSWORD, password_file or --password-command")
 	}
-	if c.username != "" && c.password == "" && c.file == "" && c.command == nil {
-		return c, configErrorf("there is a username without a password; set $REDLOCK_PASSWORD, password_file or --password-command")
-	}
-	return c, nil
+	return nil
 }
 
 // areSet reports whether there are any.

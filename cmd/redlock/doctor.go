@@ -148,7 +148,6 @@ func (e *examination) verdict() error {
 	return nil
 }
 
-// text returns what was found, for people.
 func (e *examination) text(all bool) string {
 	if e.Map == nil {
 		return diagnosis(e.Groups[0].Report, all)

@@ -36,10 +36,8 @@ const exitCodesHelp = `Exit codes:
   75                   another client holds the lock (-E sets another code)
   69                   no quorum: too few servers answered
   79                   the lock was lost, and redlock ended the command
-  126                  the command cannot be executed
-  127                  there is no such command
-  64                   the command line is wrong
-  78                   the configuration is wrong
+  126, 127             the command cannot be executed; there is no such command
+  64, 78               the command line is wrong; the configuration is wrong
   1                    anything else`
 
 // wrongCodes are those that all commands have. They are the last in each list.
@@ -69,7 +67,6 @@ func configErrorf(format string, args ...any) error {
 	return &exitError{code: exitConfig, err: fmt.Errorf(format, args...)}
 }
 
-// exitCode returns the exit code for err.
 func exitCode(ctx context.Context, err error) int {
 	var exit *exitError
 	var by job.SignalError

@@ -324,7 +324,7 @@ func (c nodeReplies) Receive(node int, reply protocol.Reply) { c <- nodeReply{no
 // that there is no quorum, unless enough servers did answer.
 func failure(names []string, errs []error, done string) error {
 	silent := 0
-	failed := together(len(errs), func(i int) (node, why string) {
+	done = because(done, len(errs), func(i int) (node, why string) {
 		if errs[i] == nil {
 			return "", ""
 		}
@@ -333,13 +333,18 @@ func failure(names []string, errs []error, done string) error {
 		}
 		return names[i], plain.Harmless(errs[i].Error())
 	})
-	if failed != "" {
-		done += "; " + failed
-	}
 	if len(errs)-silent > len(errs)/2 {
 		return errors.New(done)
 	}
 	return &exitError{code: exitNoQuorum, err: fmt.Errorf("no quorum: %s", done)}
+}
+
+// because adds to a text which of n servers failed, and why, if any did.
+func because(text string, n int, of func(i int) (node, why string)) string {
+	if failed := together(n, of); failed != "" {
+		text += "; " + failed
+	}
+	return text
 }
 
 // together tells which of n servers failed and why, those together that failed alike: of gives the

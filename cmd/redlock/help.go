@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -142,13 +143,7 @@ func newConfigHelp() *cobra.Command {
 // exits with 0.
 func knownTopic(help *cobra.Command, args []string) error {
 	about, rest, err := help.Root().Find(args)
-	switch {
-	case err != nil || about == help.Root() && len(rest) > 0:
-		return noCommand(help.Root(), args)
-	case len(rest) > 0:
-		return usageErrorf("%s has no command %q", about.CommandPath(), rest[0])
-	}
-	return nil
+	return cmp.Or(err, noCommand(about, rest))
 }
 
 // newMan returns the command that writes the manual pages from the same texts that --help prints.
@@ -209,11 +204,11 @@ func nameValue(f *pflag.Flag) {
 func offer(root *cobra.Command) {
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	for _, c := range root.Commands() {
-		for _, s := range settings {
-			if s.isFile && c.Flags().Lookup(s.flag) != nil {
-				c.RegisterFlagCompletionFunc(s.flag, files)
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if value, _ := pflag.UnquoteUsage(f); value == "FILE" {
+				c.RegisterFlagCompletionFunc(f.Name, files)
 			}
-		}
+		})
 	}
 }
 

@@ -128,7 +128,7 @@ func (h *holdCommand) run(c *cobra.Command, names []string) error {
 	case errors.Is(released, redlock.ErrLost):
 		return &exitError{code: exitLost, err: fmt.Errorf("%w; the work had not ended by then", released)}
 	case released != nil && !errors.Is(released, redlock.ErrSameServer): // which was told
-		h.warn(fmt.Sprintf("%v; the lock expires within %v", released, h.ttl))
+		return fmt.Errorf("%w; the lock expires within %v", released, h.ttl)
 	}
 	return nil
 }

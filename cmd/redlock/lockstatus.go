@@ -147,27 +147,24 @@ func (st *status) allHeld(permits int) error {
 	const free, unknown, held = 0, 1, 2
 	states := map[string]int{}
 	for _, l := range st.Locks {
-		state := free
+		of, state := plain.Word(l.Name), free
 		switch {
 		case l.Votes >= len(l.Nodes)/2+1:
 			state = held
 		case l.State == holdings.Unknown:
 			state = unknown
 		}
-		of := plain.Word(l.Name)
-		switch {
-		case permits > 1 && *l.Permit >= permits:
-			continue
-		case permits > 1:
+		if permits > 1 {
 			of = l.title()
 		}
-		states[of] = max(states[of], state)
+		if permits == 1 || *l.Permit < permits {
+			states[of] = max(states[of], state)
+		}
 	}
-	all := slices.Collect(maps.Values(states))
-	switch {
-	case slices.Contains(all, free):
+	switch slices.Min(slices.Collect(maps.Values(states))) {
+	case free:
 		return &exitError{code: exitFailed}
-	case slices.Contains(all, unknown):
+	case unknown:
 		return &exitError{code: exitNoQuorum}
 	}
 	return nil
@@ -240,7 +237,6 @@ func permitTitle(name string, permit int) string {
 	return fmt.Sprintf("%s, permit %d", plain.Word(name), permit)
 }
 
-// state returns one node's state, in a word.
 func (k nodeKey) state() string {
 	switch {
 	case k.noLock():
@@ -264,21 +260,26 @@ func (st *status) notes(named bool) (notes []string) {
 	note := func(format string, args ...any) {
 		notes = append(notes, plain.Wrap(fmt.Sprintf(format, args...), 0)+"\n")
 	}
-	release := func(l *lockStatus, flags ...string) {
+	release := func(l lockStatus, flags ...string) {
 		notes = append(notes, "  "+plain.Advice("release", l.Name, flags...)+"\n")
+	}
+	stuck := func(l lockStatus, flags ...string) {
+		note("%s is stuck: its key has no TTL and never expires. If nobody holds it, free it:", l.title())
+		release(l, flags...)
 	}
 	if len(st.Locks) == 0 && st.Answered > 0 {
 		note("no locks")
 	}
-	odd := false
+	odd, cut := false, false
 	for _, l := range st.Locks {
+		cut = cut || strings.HasSuffix(l.shown(), "…")
 		odd = odd || l.State == holdings.Partial || l.State == holdings.Split || l.State == holdings.Unknown
 		if l.State == holdings.Stuck && l.Permit == nil {
-			note("%s is stuck: its key has no TTL and never expires. If nobody holds it, free it:", l.title())
-			release(&l, "--force")
+			stuck(l, "--force")
 		}
 		told := map[string]bool{}
 		for _, n := range l.Nodes {
+			cut = cut || strings.HasSuffix(n.shown(), "…")
 			switch {
 			case n.noLock():
 				note("%s: %s: %s", plain.Word(l.Name), plain.Word(n.Node), n.Error)
@@ -287,11 +288,10 @@ func (st *status) notes(named bool) (notes []string) {
 				note("%s: %s has readers without a TTL. If no process reads, delete the key there", l.title(), plain.Word(n.Node))
 			case l.State == holdings.Stuck: // a permit, which is freed without the others
 				told[n.Value] = true
-				note("%s is stuck: its key has no TTL and never expires. If nobody holds it, free it:", l.title())
-				release(&l, "--value", n.Value)
+				stuck(l, "--value", n.Value)
 			case n.Value != l.Value:
 				note("%s: %s holds another value without a TTL, for ever. Free it there:", l.title(), plain.Word(n.Node))
-				release(&l, "--value", n.Value)
+				release(l, "--value", n.Value)
 			}
 		}
 	}
@@ -306,7 +306,7 @@ func (st *status) notes(named bool) (notes []string) {
 			note("On servers that others use as well, any key with a string looks like a lock.")
 		}
 	}
-	if slices.ContainsFunc(st.Locks, lockStatus.cut) {
+	if cut {
 		note("A value that ends in … is longer; --json has it whole.")
 	}
 	if silent := st.silent(); silent != "" {
@@ -318,12 +318,6 @@ func (st *status) notes(named bool) (notes []string) {
 // silent tells which servers did not answer, and why.
 func (st *status) silent() string {
 	return together(len(st.Nodes), func(i int) (node, why string) { return st.Nodes[i].Node, st.Nodes[i].Error })
-}
-
-// cut reports whether text shows a beginning only of a value that release needs whole.
-func (l lockStatus) cut() bool {
-	return strings.HasSuffix(l.shown(), "…") ||
-		slices.ContainsFunc(l.Nodes, func(k nodeKey) bool { return strings.HasSuffix(k.shown(), "…") })
 }
 
 // readersText stands in tables where a lock with one holder has its value.

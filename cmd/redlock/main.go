@@ -61,7 +61,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	help.Args = knownTopic
 	root.InitDefaultCompletionCmd(args...)
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {
-		completion.Args, completion.RunE = knownShell, func(c *cobra.Command, _ []string) error { return c.Help() }
+		completion.Args, completion.RunE = noCommand, func(c *cobra.Command, _ []string) error { return c.Help() }
 		for _, shell := range completion.Commands() {
 			shell.Args = noArguments
 		}
@@ -145,7 +145,6 @@ many; see "redlock help config".`,
 	return root
 }
 
-// noCommand refuses a name that is no command.
 func noCommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -154,16 +153,7 @@ func noCommand(c *cobra.Command, args []string) error {
 	if s := c.SuggestionsFor(args[0]); len(s) > 0 {
 		meant = fmt.Sprintf(" (did you mean %q?)", s[0])
 	}
-	return usageErrorf("unknown command %q%s; see %q", args[0], meant, "redlock --help")
-}
-
-// knownShell refuses a shell that there is no completion for. cobra prints the help then, and exits
-// with 0.
-func knownShell(c *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usageErrorf("%s has no command %q", c.CommandPath(), args[0])
-	}
-	return nil
+	return usageErrorf("unknown command %q%s; see %q", args[0], meant, c.CommandPath()+" --help")
 }
 
 // noArguments is for commands that take flags only.

@@ -14,11 +14,9 @@ import (
 )
 
 func newNodes() *cobra.Command {
-	var (
-		kind    string
-		n, port int
-		asJSON  bool
-	)
+	var kind string
+	var n, port int
+	var asJSON bool
 	c := &cobra.Command{
 		Use:   "nodes",
 		Short: "Start servers to try the other commands on, until interrupted",
@@ -70,9 +68,8 @@ Exit codes:
 	return c
 }
 
-const lastPort = 65535
-
 func choosePorts(n, first int) ([]int, error) {
+	const lastPort = 65535
 	if n < 1 || n > 99 {
 		return nil, usageErrorf("-n %d: 1 to 99 servers", n)
 	}
@@ -96,8 +93,7 @@ func portsFree(ports []int) error {
 	for _, port := range ports {
 		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 		if err != nil {
-			var op *net.OpError
-			if errors.As(err, &op) {
+			if op, is := errors.AsType[*net.OpError](err); is {
 				err = op.Err
 			}
 			return fmt.Errorf("port %d of 127.0.0.1 is not free (%v); end what uses it, or give another --port", port, err)

@@ -75,12 +75,9 @@ const releaseQuestion = "Whoever holds it may go on working for a while as if it
 
 // A releaseCommand is one run of "redlock release", or a release from the page of "redlock serve".
 type releaseCommand struct {
-	servers *servers
-	name    string
-	value   string
-	byValue bool
-	force   bool
-	yes     bool
+	servers             *servers
+	name, value         string
+	byValue, force, yes bool
 
 	out     io.Writer                // what was done
 	shown   io.Writer                // with force: what the servers hold

@@ -73,7 +73,8 @@ type resetReport struct {
 	CutOff   bool        `json:"cut_off,omitempty"` // there may be more
 	Unseen   []string    `json:"unseen,omitempty"`  // servers whose locks are not known
 
-	silent string // the same, those together that say the same
+	silent  string // the same, those together that say the same
+	renewed int    // servers with a new record
 }
 
 // A resetNode is one server.
@@ -97,8 +98,7 @@ func (r *resetCommand) run(c *cobra.Command) error {
 	if grouped(sets) {
 		return r.servers.severalSets(sets)
 	}
-	err := r.open(sets[0])
-	if err != nil {
+	if err := r.open(sets[0]); err != nil {
 		return err
 	}
 	defer r.nodes.close()
@@ -127,7 +127,8 @@ func (r *resetCommand) run(c *cobra.Command) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if err := plain.OutputEither(out, r.json, report, report.done()); err != nil {
+	done := fmt.Sprintf("%d of %d servers have a new record, and vote\n", report.renewed, len(report.Nodes))
+	if err := plain.OutputEither(out, r.json, report, done); err != nil {
 		return err
 	}
 	return report.verdict()
@@ -225,11 +226,7 @@ func (report *resetReport) feasible() error {
 }
 
 func (report *resetReport) failures() string {
-	failed := together(len(report.Nodes), func(i int) (node, why string) { return report.Nodes[i].Node, report.Nodes[i].Error })
-	if failed != "" {
-		failed = "; " + failed
-	}
-	return failed
+	return because("", len(report.Nodes), func(i int) (node, why string) { return report.Nodes[i].Node, report.Nodes[i].Error })
 }
 
 const resetQuestion = "All servers then vote at once, although they may have forgotten locks: two can hold one\n" +
@@ -263,7 +260,9 @@ func (r *resetCommand) renew(ctx context.Context, report *resetReport) {
 			n.failed(reply.Err)
 		default:
 			now, err := record.Parse(reply.Epoch.Record)
-			if n.Reset = err == nil && now.Generation == generations[i]; !n.Reset {
+			if n.Reset = err == nil && now.Generation == generations[i]; n.Reset {
+				report.renewed++
+			} else {
 				n.failed(errChanged)
 			}
 		}
@@ -323,10 +322,8 @@ func (r *resetCommand) clearOne(ctx context.Context, i int) error {
 	})
 }
 
-// resetShown is how many locks' names are shown.
 const resetShown = 10
 
-// text returns what was found, for people.
 func (r *resetCommand) text(report *resetReport) string {
 	var b strings.Builder
 	rows := [][]string{{"SERVER", "NODES", "BORN", "QUARANTINE", "LONGEST TTL", "NOTE"}}
@@ -385,30 +382,16 @@ func (n *resetNode) columns(assumed time.Duration) []string {
 	return []string{fmt.Sprint(r.Nodes), max(0, n.clock-r.Born).Round(time.Second).String() + " ago", left, ttlText(millis(longest))}
 }
 
-// counted returns how many servers have a new record.
-func (report *resetReport) counted() (n int) {
-	for i := range report.Nodes {
-		if report.Nodes[i].Reset {
-			n++
-		}
-	}
-	return n
-}
-
-func (report *resetReport) done() string {
-	return fmt.Sprintf("%d of %d servers have a new record, and vote\n", report.counted(), len(report.Nodes))
-}
-
 // verdict is an error unless every server has a new record.
 func (report *resetReport) verdict() error {
-	done := report.counted()
-	if done == len(report.Nodes) {
+	left := len(report.Nodes) - report.renewed
+	if left == 0 {
 		return nil
 	}
 	voting := "locks can be taken without the others, but one failure weighs more"
-	if done < report.Quorum {
+	if report.renewed < report.Quorum {
 		voting = "no lock can be taken by these alone"
 	}
 	return &exitError{code: exitFailed, err: fmt.Errorf("NOT COMPLETE: %d of %d servers keep what they had on record (%s); stop all clients, see that these servers answer, and run redlock reset again%s",
-		len(report.Nodes)-done, len(report.Nodes), voting, report.failures())}
+		left, len(report.Nodes), voting, report.failures())}
 }

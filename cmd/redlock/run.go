@@ -73,10 +73,8 @@ type tickLength struct {
 	isDay bool
 }
 
-const dayWord = "day"
-
 func (l *tickLength) Set(text string) (err error) {
-	if l.isDay = text == dayWord; l.isDay {
+	if l.isDay = text == "day"; l.isDay {
 		return nil
 	}
 	l.every, err = time.ParseDuration(text)
@@ -85,7 +83,7 @@ func (l *tickLength) Set(text string) (err error) {
 
 func (l *tickLength) String() string {
 	if l.isDay {
-		return dayWord
+		return "day"
 	}
 	return l.every.String()
 }
@@ -98,11 +96,9 @@ func newRun() *cobra.Command {
 		Use:   "run [flags] NAME -- COMMAND [ARGUMENT...]",
 		Short: "Run a command while holding a lock",
 		Long:  runHelp + exitCodesHelp,
-		Example: `  # waits for the lock
-  redlock run nightly -- /usr/local/bin/report
+		Example: `  redlock run nightly -- /usr/local/bin/report
   # in the crontabs of several machines: one of them does it, the others exit with 75
   redlock run --no-wait --once-per 5m report -- /usr/local/bin/report
-  # the same for a job of each day
   redlock run --no-wait --once-per day --time-zone Europe/Berlin nightly -- /usr/local/bin/report
   redlock run --wait 30s --fenced migrate -- sh -c 'migrate --fence "$REDLOCK_FENCE"'
   # holds both names, whoever wants them in whatever order
@@ -292,12 +288,10 @@ func cannotRun(name string, err error) error {
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
 		code = exitNotFound
 	}
-	var reason *exec.Error
-	if errors.As(err, &reason) {
+	if reason, is := errors.AsType[*exec.Error](err); is {
 		err = reason.Err
 	}
-	var path *fs.PathError
-	if errors.As(err, &path) {
+	if path, is := errors.AsType[*fs.PathError](err); is {
 		err = path.Err
 	}
 	return &exitError{code: code, err: fmt.Errorf("%s: %w", plain.Word(name), err)}

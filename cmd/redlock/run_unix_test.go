@@ -309,12 +309,18 @@ func TestAReleaseThatIsNotConfirmedIsTold(t *testing.T) {
 	tr.NoError(t, err)
 	p.begin(t)
 	p.says(t, "ready")
+	h := startHold(t, f, "y")
+	h.reads(t, "held")
 	for i := range 3 {
 		tr.NoError(t, f.Kill(t.Context(), i))
 	}
 	in.Close()
+	h.input.Close()
 	assert.Equal(t, 4, p.code(t), "the lock was held until the command had ended")
-	assert.Regexp(t, `^redlock: release "x": no quorum .*; the lock expires within 10s\n$`, p.stderr.String())
+	const told = `: no quorum .*; the lock expires within 10s\n$`
+	assert.Regexp(t, `^redlock: release "x"`+told, p.stderr.String())
+	assert.Equal(t, exitNoQuorum, h.code(t))
+	assert.Regexp(t, `^redlock: release "y"`+told, h.stderr.String())
 }
 
 var (

@@ -117,7 +117,6 @@ func newServe() *cobra.Command {
 	return c
 }
 
-// check refuses what contradicts itself.
 func (s *serveCommand) check() error {
 	switch {
 	case s.ttl < time.Second || s.ttl > time.Hour:
@@ -355,9 +354,8 @@ func (s *serveCommand) httpServer(h http.Handler) *http.Server {
 	}
 }
 
-// rights reads what clients may do: the file of --tokens, or the tokens of --token-file, one a line. Two are
-// for the time in which clients change from one to the other: a client whose token is refused cannot keep its
-// locks.
+// rights reads what clients may do: the file of --tokens, or the tokens of --token-file, one a line. Of
+// two one is that of before: a client whose token is refused cannot keep its locks.
 func (s *serveCommand) rights() (serve.Rights, error) {
 	if s.rightsFile != "" {
 		return readFlag(s.servers, "tokens", func(texts ...[]byte) (rights.Table, error) { return rights.Parse(texts[0]) }, s.rightsFile)

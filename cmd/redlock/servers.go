@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -30,39 +29,35 @@ import (
 
 // servers has the flags that say on which servers the locks are, and how to connect to them.
 type servers struct {
-	config        string
-	nodes         []string
-	groups        []string // as they are given
-	mapVersion    int
-	joining       []string
-	leaving       []string
-	groupPrefixes []string
-	embedded      bool // a flag of those that take locks
-	prefix        string
-	guard         bool
-	maxTTL        time.Duration
-	nodeTimeout   time.Duration
-	dialTimeout   time.Duration
-	tlsCA         string
-	tlsCert       string
-	tlsKey        string
-	passwordBy    string
-	verbose       verbosity
-	livesOn       bool // so that what is wrong with servers is logged, which others return as their error
-	states        bool // a reporter tells of the lock, and the log of each vote is for -vv
+	config                   string
+	nodes                    []string
+	groups                   []string // as they are given
+	mapVersion               int
+	joining, leaving         []string
+	groupPrefixes            []string
+	embedded                 bool // a flag of those that take locks
+	prefix                   string
+	guard                    bool
+	maxTTL                   time.Duration
+	nodeTimeout, dialTimeout time.Duration
+	tlsCA, tlsCert, tlsKey   string
+	passwordBy               string
+	verbose                  verbosity
+	livesOn                  bool // so that what is wrong with servers is logged, which others return as their error
+	states                   bool // a reporter tells of the lock, and the log of each vote is for -vv
 
 	flags  *pflag.FlagSet
 	stderr io.Writer
 	log    *slog.Logger // with --verbose, or if it lives on
 	login  credentials
-	sets   []serverSet             // of groups
-	tls    func() (tlsFunc, error) // of the files of TLS, which all sets share
+	sets   []serverSet                 // of groups
+	tls    func() (pool.Option, error) // of the files of TLS, which all sets share
 }
 
 // serverFlags adds the flags to a command, and has them settled before it runs.
 func serverFlags(c *cobra.Command) *servers {
 	s := &servers{}
-	s.tls = sync.OnceValues(s.tlsFunc)
+	s.tls = sync.OnceValues(s.tlsOption)
 	c.PreRunE = func(*cobra.Command, []string) error {
 		s.stderr = c.ErrOrStderr()
 		level := slog.LevelInfo
@@ -130,10 +125,8 @@ func (s *servers) settle() error {
 		return err
 	}
 	switch {
-	case s.embedded && s.flags.Changed("node"):
-		return usageErrorf("--embedded and --node exclude each other")
-	case s.embedded && s.flags.Changed("group"):
-		return usageErrorf("--embedded and --group exclude each other")
+	case s.embedded && (s.flags.Changed("node") || s.flags.Changed("group")):
+		return usageErrorf("--embedded and --%s exclude each other", s.namedBy())
 	case !s.embedded && len(s.nodes) == 0 && len(s.sets) == 0:
 		words := `no servers are named; give --node redis://HOST:PORT for each, set $REDLOCK_NODES (or --group and $REDLOCK_GROUPS), or write a configuration file ("redlock help config")`
 		if s.flags.Lookup("embedded") != nil {
@@ -187,11 +180,11 @@ func (s *servers) warnOfTLS() {
 
 // settleNodes is settle for a command that needs no servers of its own.
 func (s *servers) settleNodes() error {
-	login, err := configure(s.flags, usualFiles())
-	if err != nil {
-		return err
+	var err error
+	if s.login, err = configure(s.flags, usualFiles()); err == nil {
+		err = s.login.by(s.flags, s.passwordBy)
 	}
-	if s.login, err = login.by(s.flags, s.passwordBy); err != nil {
+	if err != nil {
 		return err
 	}
 	if s.login.reread != nil { // it was read once already, and a pipe cannot be read twice
@@ -241,39 +234,30 @@ func (s *servers) poolOptions() ([]pool.Option, error) {
 		return opts, nil
 	}
 	config, err := s.tls()
-	if err != nil {
-		return nil, err
-	}
-	return append(opts, pool.TLSFunc(config)), nil
+	return append(opts, config), err
 }
 
-// A tlsFunc returns the configuration for a new connection to a server.
-type tlsFunc func(ctx context.Context, server string) (*tls.Config, error)
-
-// tlsFunc reads the files of the flags for the first time.
-func (s *servers) tlsFunc() (tlsFunc, error) {
-	var with []func(*tls.Config)
+// tlsOption reads the files of the flags for the first time.
+func (s *servers) tlsOption() (pool.Option, error) {
+	var authorities *reread.Files[*x509.CertPool]
+	var pair *reread.Files[tls.Certificate]
+	var err error
 	if s.tlsCA != "" {
-		authorities, err := s.authorities("tls-ca", s.tlsCA)
-		if err != nil {
-			return nil, err
-		}
-		with = append(with, func(c *tls.Config) { c.RootCAs = authorities.Current() })
+		authorities, err = s.authorities("tls-ca", s.tlsCA)
 	}
-	if s.tlsCert != "" {
-		pair, err := s.keyPair("tls-cert", s.tlsCert, s.tlsKey)
-		if err != nil {
-			return nil, err
-		}
-		with = append(with, func(c *tls.Config) { c.Certificates = []tls.Certificate{pair.Current()} })
+	if s.tlsCert != "" && err == nil {
+		pair, err = s.keyPair("tls-cert", s.tlsCert, s.tlsKey)
 	}
-	return func(context.Context, string) (*tls.Config, error) {
+	return pool.TLSFunc(func(context.Context, string) (*tls.Config, error) {
 		c := &tls.Config{}
-		for _, set := range with {
-			set(c)
+		if authorities != nil {
+			c.RootCAs = authorities.Current()
+		}
+		if pair != nil {
+			c.Certificates = []tls.Certificate{pair.Current()}
 		}
 		return c, nil
-	}, nil
+	}), err
 }
 
 // open returns a Locker over the sets. Its errors are about settings, not about servers that do not
@@ -283,11 +267,7 @@ func (s *servers) open(sets []serverSet, more ...redlock.LockerOption) (*redlock
 	if err != nil {
 		return nil, err
 	}
-	prefix := s.prefix // behind which groups have their own
-	if !grouped(sets) {
-		prefix = s.prefixOf(sets[0])
-	}
-	opts := []redlock.LockerOption{redlock.Prefix(prefix), redlock.MemoryGuard(s.guard)}
+	opts := []redlock.LockerOption{redlock.Prefix(s.prefix), redlock.MemoryGuard(s.guard)}
 	if s.log != nil && (!s.states || s.verbose > 1) {
 		opts = append(opts, redlock.Log(s.log))
 	}
@@ -431,15 +411,10 @@ func (v *verbosity) Type() string { return "bool" }
 
 func (v *verbosity) Set(text string) error {
 	on, err := strconv.ParseBool(text)
-	switch {
-	case err != nil:
-		return errors.New("true or false is wanted")
-	case on:
-		*v++
-	default:
+	if *v++; !on {
 		*v = 0
 	}
-	return nil
+	return err
 }
 
 // readFlag reads the files of a flag.

@@ -90,14 +90,11 @@ func withInterval(args []string) []string {
 
 // A statusCommand is one run of "redlock status".
 type statusCommand struct {
-	servers  *servers
-	names    []string
-	json     bool
-	quiet    bool
-	watch    bool
-	interval time.Duration
-	limit    int
-	permits  int
+	servers            *servers
+	names              []string
+	interval           time.Duration
+	json, quiet, watch bool
+	limit, permits     int
 }
 
 // shortestWatch keeps a mistyped interval from keeping the servers busy.
@@ -192,14 +189,12 @@ func (w *statusCommand) look(ctx context.Context) (*status, error) {
 	return st, nil
 }
 
-// add adds what a set has.
 func (st *status) add(group string, h *holdings.Holdings, w *statusCommand) {
-	answered := 0
+	answered := len(h.Servers)
 	for _, s := range h.Servers {
 		n := nodeStatus{Node: s.Name, Group: group}
-		if s.Err == nil {
-			answered++
-		} else {
+		if s.Err != nil {
+			answered--
 			n.Error = plain.Harmless(s.Err.Error())
 		}
 		st.Nodes = append(st.Nodes, n)
@@ -244,24 +239,21 @@ func (st *status) noQuorum(reasons bool) error {
 	if groups == nil {
 		groups = []groupStatus{{Quorum: st.Quorum, Answered: st.Answered, Servers: len(st.Nodes)}}
 	}
-	text := ""
+	var lacks []string
 	for _, g := range groups {
-		if g.Answered >= g.Quorum {
-			continue
+		in := ""
+		if g.Group != "" {
+			in = " in group " + plain.Word(g.Group)
 		}
-		if text != "" {
-			text += "; "
+		if g.Answered < g.Quorum {
+			lacks = append(lacks, fmt.Sprintf("no quorum%s: %d of %d servers answered, and %d are needed", in, g.Answered, g.Servers, g.Quorum))
 		}
-		if text += "no quorum"; g.Group != "" {
-			text += " in group " + plain.Word(g.Group)
-		}
-		text += fmt.Sprintf(": %d of %d servers answered, and %d are needed", g.Answered, g.Servers, g.Quorum)
 	}
-	if text == "" {
+	if lacks == nil {
 		return nil
 	}
 	if silent := st.silent(); silent != "" && reasons {
-		text += "; " + silent
+		lacks = append(lacks, silent)
 	}
-	return &exitError{code: exitNoQuorum, err: errors.New(text)}
+	return &exitError{code: exitNoQuorum, err: errors.New(strings.Join(lacks, "; "))}
 }

@@ -75,7 +75,6 @@ func (y *surveyor) look(ctx context.Context) (*serve.Survey, error) {
 	return found, nil
 }
 
-// surveyOf returns what the page shows of a lock.
 func surveyOf(h *holdings.Holdings, of *holdings.Lock) serve.LockState {
 	l := statusOf(h, of)
 	a := serve.LockState{
@@ -134,7 +133,6 @@ func merge(of []holdings.Members) (m serve.Members) {
 	return m
 }
 
-// addTo adds what was found of a server.
 func (e *examination) addTo(s *serve.ServerState) {
 	if e == nil {
 		return
@@ -160,8 +158,13 @@ func (y *surveyor) release(ctx context.Context, wanted serve.ForcedRelease) (don
 	var out strings.Builder
 	r := &releaseCommand{servers: y.servers, name: wanted.Name, force: true, out: &out, shown: io.Discard}
 	r.approve = func(found []part) error {
-		if len(wanted.Seen) > 0 && slices.ContainsFunc(found, func(p part) bool { return r.isOther(p, wanted.Seen) }) {
-			return errors.New("another holds it by now than was shown: nothing was deleted; look again")
+		for _, p := range found {
+			for _, c := range p.on {
+				isRest := p.reader && c.Value == "" // of readers that have gone
+				if len(wanted.Seen) > 0 && r.means(c) && !isRest && !slices.Contains(wanted.Seen, valueShown(c.Value)) {
+					return errors.New("another holds it by now than was shown: nothing was deleted; look again")
+				}
+			}
 		}
 		return nil
 	}
@@ -173,12 +176,4 @@ func (y *surveyor) release(ctx context.Context, wanted serve.ForcedRelease) (don
 	}
 	fmt.Fprintf(y.servers.stderr, "redlock: release by force of %s, asked for by %s: %s\n", plain.Word(wanted.Name), plain.Word(wanted.By), done)
 	return done, err
-}
-
-// isOther reports whether what is to be deleted is not what was seen.
-func (r *releaseCommand) isOther(p part, seen []string) bool {
-	return slices.ContainsFunc(p.on, func(c holdings.Contents) bool {
-		isRest := p.reader && c.Value == "" // of readers that have gone
-		return r.means(c) && !isRest && !slices.Contains(seen, valueShown(c.Value))
-	})
 }

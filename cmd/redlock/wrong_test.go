@@ -23,10 +23,10 @@ var wrongInputs = []struct {
 	{"dance", 64, `unknown command "dance"; see`},
 	{"relese x", 64, `unknown command "relese" (did you mean "release"?)`},
 	{"help relese", 64, `did you mean "release"`},
-	{"help run x", 64, `redlock run has no command "x"`},
+	{"help run x", 64, `unknown command "x"; see "redlock run --help"`},
 	{"version now", 64, "version takes no arguments"},
 	{"man", 64, "man takes one argument, the directory to write to, not 0"},
-	{"completion fishy", 64, `redlock completion has no command "fishy"`},
+	{"completion fishy", 64, `unknown command "fishy"; see "redlock completion --help"`},
 	{"dance --loud", 64, "unknown flag: --loud"},
 	{"--version=maybe", 64, `redlock: --version: "maybe" must be true or false`},
 
