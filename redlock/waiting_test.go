@@ -320,32 +320,6 @@ func TestTheNodesThatAreAskedFirstHaveTheirShares(t *testing.T) {
 	assert.Equal(t, []int{1, 2, 2, 1, 1, 2, 2, 2, 0, 2}, first, "other versions of this library must choose the same")
 }
 
-// TestASplitVoteDoesNotWaitForASilentNode: contenders who split the nodes among them would all wait for the one that
-// hangs, and keep what they have meanwhile; also those who come again at an interval.
-func TestASplitVoteDoesNotWaitForASilentNode(t *testing.T) {
-	for name, opts := range map[string][]redlock.Option{"in line": nil, "at an interval": {redlock.RetryInterval(15 * time.Millisecond)}} {
-		simulateCase(t, name, 5, func(t *testing.T, w *sim.World) {
-			seen := &recorder{}
-			l, _ := open(t, w, redlock.NodeTimeout(time.Second), redlock.Observe(seen))
-			onAll(w, func(s *sim.Server) { s.Set("x", "another", time.Second) })
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			defer cancel()
-			time.AfterFunc(500*time.Millisecond, func() {
-				w.Servers()[0].Hang()
-				onEach(w.Servers()[1:3], func(s *sim.Server) { s.Set("x", "another", time.Minute) })
-			})
-			assert.ErrorIs(t, errOf(l.Acquire(ctx, "x", opts...)), context.DeadlineExceeded)
-			var tries []time.Duration
-			for _, e := range seen.take(redlock.EventAttempt) {
-				tries = append(tries, e.Elapsed)
-			}
-			assert.Greater(t, len(tries), 20)
-			slices.Sort(tries)
-			assert.LessOrEqual(t, tries[len(tries)*9/10], 10*rtt)
-		})
-	}
-}
-
 // TestANodeThatFallsSilentAfterItsRefusalKeepsNobodyWaiting for the holder's TTL, which
 // the others tell as well.
 func TestANodeThatFallsSilentAfterItsRefusalKeepsNobodyWaiting(t *testing.T) {

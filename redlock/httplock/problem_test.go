@@ -38,21 +38,20 @@ func isProblem(t *testing.T, w *httptest.ResponseRecorder, status int, body, ret
 	assert.Equal(t, want, w.Header())
 }
 
-// TestAQuarantineIs503WithItsTime: fresh servers have to be waited for.
-func TestAQuarantineIs503WithItsTime(t *testing.T) {
+// TestWhatKeepsARequestOutIsItsAnswer: the quarantine of fresh servers, with its time; a holder, and a HEAD has no body;
+// a Locker that is closed.
+func TestWhatKeepsARequestOutIsItsAnswer(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		h := wrap(t, open(t, w, redlock.MemoryGuard(true)), mustNotRun(t))
 		isProblem(t, serve(h, request(t, "x")), 503, unavailable, "11") // the TTL and its drift
 		time.Sleep(4 * time.Second)
 		isProblem(t, serve(h, request(t, "x")), 503, unavailable, "7")
-	})
-}
 
-// TestAClosedLockerIs503.
-func TestAClosedLockerIs503(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l := open(t, w)
-		h := wrap(t, l, mustNotRun(t))
+		l, r := open(t, w), request(t, "held")
+		take(t, open(t, w), "held")
+		r.Method = http.MethodHead
+		isProblem(t, serve(wrap(t, l, mustNotRun(t)), r), 423, "", "10")
+		h = wrap(t, l, mustNotRun(t))
 		require.NoError(t, l.Close())
 		isProblem(t, serve(h, request(t, "x")), 503, unavailable, "5")
 	})
@@ -81,16 +80,6 @@ func TestAKeyErrorIs400(t *testing.T) {
 			assert.EqualError(t, &httplock.KeyError{Err: cause}, "httplock: no lock for this request: "+cause.Error(), "for logs")
 		}
 		assert.Zero(t, asked)
-	})
-}
-
-// TestHEADHasNoBody.
-func TestHEADHasNoBody(t *testing.T) {
-	simulate(t, 3, func(t *testing.T, w *sim.World) {
-		take(t, open(t, w), "x")
-		r := request(t, "x")
-		r.Method = http.MethodHead
-		isProblem(t, serve(wrap(t, open(t, w), mustNotRun(t)), r), 423, "", "10")
 	})
 }
 
