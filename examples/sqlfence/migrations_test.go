@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"io"
+	"io/fs"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -84,20 +85,36 @@ func (d driver) Run(migration io.Reader) error {
 	return d.Driver.Run(migration)
 }
 
+// files tell when the second one is opened.
+type files struct {
+	fstest.MapFS
+	second chan struct{}
+}
+
+func (f files) Open(name string) (fs.File, error) {
+	if name == "2_b.up.sql" {
+		f.second <- struct{}{}
+	}
+	return f.MapFS.Open(name)
+}
+
 func TestGolangMigrateStopsBehindTheMigrationWhoseLockEnds(t *testing.T) {
 	locker := redlocktest.Start(t).Locker(redlock.NodeTimeout(4 * time.Second))
-	files, err := iofs.New(fstest.MapFS{
+	second := make(chan struct{}, 10)
+	source, err := iofs.New(files{fstest.MapFS{
 		"1_a.up.sql": {Data: []byte("first")}, "2_b.up.sql": {}, // golang-migrate would leak the reader of one that has text
-	}, ".")
+	}, second}, ".")
 	require.NoError(t, err)
 	stub, err := databasestub.WithInstance(nil, nil)
 	require.NoError(t, err)
 	var m *migrate.Migrate
-	m, err = migrate.NewWithInstance("files", files, "stub", driver{stub, func() {
+	m, err = migrate.NewWithInstance("files", source, "stub", driver{stub, func() {
+		<-second // from here on the reader, which would take the signal, waits
 		go locker.Close()
 		require.Eventually(t, func() bool { return len(m.GracefulStop) == 1 }, time.Minute, time.Millisecond)
 	}})
 	require.NoError(t, err)
+	m.PrefetchMigrations = 0
 	assert.ErrorIs(t, migrateUp(t.Context(), locker, m), redlock.ErrClosed)
 	assert.Equal(t, []string{"first"}, stub.(*databasestub.Stub).MigrationSequence)
 }
