@@ -23,16 +23,22 @@ type staller struct {
 	rig    *rig
 	node   int
 	locker *redlock.Locker
-	votes  *watcher // of the node, on the lock
+	votes  *watcher    // of the node, on the lock
+	isLost atomic.Bool // one of them was never answered
 }
 
 func newStaller(t *testing.T, r *rig, node int, more ...pool.Option) *staller {
 	t.Helper()
 	quick := append(more, pool.StallTimeout(50*time.Millisecond), pool.DialTimeout(100*time.Millisecond))
 	all := members(t, r.URLs(), []int{node}, quick...)
-	s := &staller{rig: r, node: node, votes: watch(func(e redlock.Event) bool {
-		return e.Kind == redlock.EventVote && e.Op == protocol.OpAcquire && e.Node == all[node].String()
-	})}
+	s := &staller{rig: r, node: node}
+	s.votes = watch(func(e redlock.Event) bool {
+		isVote := e.Kind == redlock.EventVote && e.Op == protocol.OpAcquire && e.Node == all[node].String()
+		if isVote && e.Outcome == protocol.Unknown {
+			s.isLost.Store(true)
+		}
+		return isVote
+	})
 	s.locker = newLocker(t, all, redlock.Observe(s.votes))
 	connected(t, s.locker)
 	return s
@@ -50,7 +56,7 @@ func (s *staller) lose(t *testing.T, n int, atGivenUp func()) bool {
 		release()
 	}
 	s.votes.await(t, 1)
-	isLost := s.votes.all()[0].Outcome == protocol.Unknown
+	isLost := s.isLost.Load()
 	if isLost {
 		atGivenUp()
 	}
