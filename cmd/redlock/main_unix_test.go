@@ -30,6 +30,7 @@ func TestSignalsEndTheTools(t *testing.T) {
 	}{
 		{[]string{"nodes", "-n", "2", "--port", strconv.Itoa(freePorts(t, 2))}, syscall.SIGTERM, "Interrupt this", 0},
 		{on(f, "status", "job", "--watch=1h"), syscall.SIGINT, "free", exitInterrupted},
+		{on(f, "status", "job", "--json", "--watch=10ms"), syscall.SIGINT, "}\n{\"time\":", exitInterrupted},
 		{on(f, "status", "--watch=1h"), syscall.SIGTERM, "no locks", job.SignalCode(syscall.SIGTERM)},
 	} {
 		cmd := exec.CommandContext(t.Context(), self(t), test.args...)

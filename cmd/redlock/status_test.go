@@ -1,12 +1,8 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -64,6 +60,7 @@ func TestStatusTellsTheStateOfALock(t *testing.T) {
 			all = append(all, test.name)
 		}
 		text := succeeds(t, on(f, all...)...)
+		fits(t, text)
 		var st status
 		tr.NoError(t, json.Unmarshal([]byte(succeeds(t, on(f, append(all, "--json")...)...)), &st))
 		assert.Equal(t, []int{5, 3}, []int{st.Answered, st.Quorum})
@@ -184,26 +181,6 @@ func TestStatusPrintsNoControlCharacters(t *testing.T) {
 	assert.Equal(t, holdings.Held, l.State)
 }
 
-func TestStatusWatchesUntilItIsInterrupted(t *testing.T) {
-	t.Parallel()
-	f := startFleet(t, fleet.Embedded, 3)
-	put(t, f.URLs()[:3], "job", "first")
-	ctx, interrupt := context.WithCancelCause(t.Context())
-	defer interrupt(nil)
-	out := newLines()
-	var errs bytes.Buffer
-	code := make(chan int)
-	go func() { code <- run(ctx, on(f, "status", "job", "--json", "--watch=10ms"), out, &errs) }()
-	out.await(t.Context(), t, func(text string) bool { return strings.Count(text, "\n") > 1 })
-	put(t, f.URLs()[:3], "job", "second")
-	out.await(t.Context(), t, func(text string) bool { return strings.Contains(text, `"value":"second"`) })
-	interrupt(errors.New("interrupt"))
-	assert.Equal(t, exitInterrupted, <-code)
-	for line := range strings.Lines(out.String()) {
-		assert.True(t, json.Valid([]byte(line)), line)
-	}
-}
-
 // TestTheIntervalOfAWatchMayBeTheNextWord, unless that is a name.
 func TestTheIntervalOfAWatchMayBeTheNextWord(t *testing.T) {
 	for line, want := range map[string]string{
@@ -269,17 +246,6 @@ func TestStatusShowsReaders(t *testing.T) {
 	assert.Contains(t, out, "redlock release stuck --force")
 	succeeds(t, on(f, "release", "stuck", "--force", "--yes")...)
 	assert.Empty(t, has(t, f.URLs()[0], "stuck"))
-}
-
-func TestNotesFitATerminal(t *testing.T) {
-	t.Parallel()
-	f := startFleet(t, fleet.Embedded, 5)
-	for i := range 3 {
-		put(t, f.URLs(), "invoice:"+strconv.Itoa(i), strings.Repeat("4f", 20))
-	}
-	_, out, _ := redlockCommand(t, on(f, "status", "invoice:1")...)
-	_, more, _ := redlockCommand(t, on(f, "status")...)
-	fits(t, out+more)
 }
 
 // TestStatusShowsPermits, each as a lock: those of a NAME, and those that are found.

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	tr "github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/protocol"
 )
 
 // wrongInputs are command lines, behind what is in the environment (NAME=VALUE) and in the
@@ -160,6 +162,7 @@ var wrongInputs = []struct {
 	{"status redlock:epoch", 64, "a key of redlock's own"},
 	{"status " + strings.Repeat("long", 400), 64, "too long"},
 	{"release a", 64, "give one of them"},
+	{"release a --value " + protocol.ReadersValue, 64, "stands for all readers of the lock; give the value of one"},
 	{"release a --value ''", 64, "--value is empty"},
 	{"release a --value abc…", 64, "not the whole value"},
 	{"release a --value v --yes", 64, "--yes belongs to --force"},

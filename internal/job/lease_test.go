@@ -116,14 +116,6 @@ func TestALeaseThatIsLostStaysSo(t *testing.T) {
 	assert.ErrorIs(t, l.lost, redlock.ErrLost)
 }
 
-func TestNoLeaseLeavesLessThanTheTimeToKill(t *testing.T) {
-	t.Parallel()
-	lock, _ := held(t, time.Minute)
-	l := leaseOf(t, lock, Command{KillAfter: 50 * time.Second, Margin: 10 * time.Second})
-	assert.False(t, l.renewed())
-	assert.Empty(t, l.allowed)
-}
-
 func TestALostLeaseLeavesTheTimeToKill(t *testing.T) {
 	t.Parallel()
 	lock, lose := held(t, time.Minute)

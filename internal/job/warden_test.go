@@ -18,18 +18,14 @@ func TestAWardenDecidesByAllItsOrders(t *testing.T) {
 		does action
 	}
 	for name, looks := range map[string][]look{
-		"a command without an end lives":        {{5, order{silence, 0}, toWait}, {math.MaxInt64 - 1, order{silence, 0}, toWait}},
 		"it dies at the end of its time":        {{0, order{setEnd, 10}, toWait}, {9, order{silence, 0}, toWait}, {10, order{silence, 0}, toKill}},
-		"or whenever a late warden looks":       {{0, order{setEnd, 10}, toWait}, {90, order{silence, 0}, toKill}},
 		"a time that is over when it is set":    {{0, order{setEnd, -5}, toWait}, {0, order{silence, 0}, toKill}},
 		"each renewal moves the end":            {{0, order{setEnd, 10}, toWait}, {9, order{setEnd, 20}, toWait}, {19, order{silence, 0}, toWait}, {20, order{silence, 0}, toKill}},
 		"a renewal that was in the pipe counts": {{0, order{setEnd, 10}, toWait}, {15, order{setEnd, 20}, toWait}, {15, order{silence, 0}, toWait}},
-		"all of them are read":                  {{0, order{setEnd, 10}, toWait}, {25, order{setEnd, 20}, toWait}, {25, order{setEnd, 30}, toWait}, {25, order{silence, 0}, toWait}},
 		"the last one too late":                 {{0, order{setEnd, 10}, toWait}, {25, order{setEnd, 20}, toWait}, {25, order{silence, 0}, toKill}},
 		"a loss makes the end earlier":          {{0, order{setEnd, 90}, toWait}, {5, order{setEnd, 10}, toWait}, {10, order{silence, 0}, toKill}},
 		"other orders do not move it":           {{0, order{setEnd, 10}, toWait}, {12, order{setCommand, 7}, toWait}, {12, order{silence, 0}, toKill}},
 		"the first process dies":                {{0, order{setEnd, 90}, toWait}, {5, order{widowed, 0}, toKill}},
-		"and had no command":                    {{0, order{widowed, 0}, toKill}},
 		"a warden that has left still watches":  {{0, order{setEnd, 10}, toWait}, {12, order{leaveGroup, 0}, toLeave}, {12, order{silence, 0}, toKill}},
 		"one that is not needed kills nothing":  {{0, order{setEnd, 10}, toWait}, {12, order{standDown, 0}, toEnd}},
 	} {
