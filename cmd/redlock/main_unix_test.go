@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"strconv"
@@ -33,13 +34,15 @@ func TestSignalsEndTheTools(t *testing.T) {
 		{on(f, "status", "job", "--json", "--watch=10ms"), syscall.SIGINT, "}\n{\"time\":", exitInterrupted},
 		{on(f, "status", "--watch=1h"), syscall.SIGTERM, "no locks", job.SignalCode(syscall.SIGTERM)},
 	} {
-		cmd := exec.CommandContext(t.Context(), self(t), test.args...)
+		ctx, cancel := context.WithTimeout(t.Context(), endless)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, self(t), test.args...)
 		cmd.Env = append(os.Environ(), commandEnv+"=1")
 		stdout := newLines()
 		var stderr lines
 		cmd.Stdout, cmd.Stderr = stdout, &stderr
 		tr.NoError(t, cmd.Start())
-		stdout.await(t.Context(), t, func(text string) bool { return strings.Contains(text, test.says) })
+		stdout.await(ctx, t, func(text string) bool { return strings.Contains(text, test.says) })
 		tr.NoError(t, cmd.Process.Signal(test.signal))
 		cmd.Wait() // the code tells
 		assert.Equal(t, test.code, cmd.ProcessState.ExitCode(), test.args)
