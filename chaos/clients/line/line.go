@@ -5,11 +5,11 @@ package line
 
 import (
 	"bufio"
+	"cmp"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"io"
+	"math"
 	"os"
 	"runtime/debug"
 	"slices"
@@ -19,27 +19,25 @@ import (
 )
 
 // Forever is what Left returns for a lock whose library tells no deadline.
-const Forever time.Duration = -1
+const Forever time.Duration = math.MaxInt64
 
 // A Lock is one that was granted.
 type Lock struct {
 	Token int64 // its fencing token, if the library has them
 
-	// Left returns how long the lock is held for from now on, or Forever. An error says that it is
-	// lost, and why.
+	// Left returns how long the lock is held for from now on, or Forever. It is lost if that is no
+	// millisecond, or if there is an error, which says why.
 	Left func(context.Context) (time.Duration, error)
-	// Extend prolongs it to a TTL from now. An error says that it was not. It is called only if the
-	// library Extends.
+	// Extend prolongs it to a TTL from now. An error says that it was not. It is called only if
+	// extend is among the Features.
 	Extend  func(context.Context) error
 	Release func(context.Context) error
 }
 
 // A Library takes locks on servers that were given to it.
 type Library struct {
-	Fences  bool // its locks have a Token
-	Extends bool // they have an Extend
-	// Limit bounds each call for a lock that is held; zero: not at all.
-	Limit time.Duration
+	Features string        // as chaos/PROTOCOL.md has them; empty: none
+	Limit    time.Duration // of each call for a lock that is held; zero: longer than chaos waits
 	// Acquire waits until ctx ends at most. The lock outlives ctx.
 	Acquire func(ctx context.Context, name string) (Lock, error)
 	Close   func()
@@ -61,7 +59,7 @@ func Main(name, module string, open func(s Servers, best bool) (Library, error))
 		setting = "best settings"
 	}
 	about := fmt.Sprintf("%s %s, %s", name, version(module), setting)
-	err := serve(os.Stdin, os.Stdout, about, func(s Servers) (Library, error) { return open(s, *best) })
+	err := serve(about, func(s Servers) (Library, error) { return open(s, *best) })
 	if err != nil {
 		fmt.Fprintln(os.Stderr, about+":", err)
 		os.Exit(1)
@@ -78,38 +76,33 @@ func version(module string) string {
 	return info.Deps[i].Version
 }
 
-// serve answers requests until in ends, and then releases the lock that is held.
-func serve(in io.Reader, out io.Writer, about string, open func(Servers) (Library, error)) error {
-	requests := bufio.NewScanner(in)
+// serve answers requests until they end, and then releases the lock that is held.
+func serve(about string, open func(Servers) (Library, error)) error {
+	requests := bufio.NewScanner(os.Stdin)
 	if !requests.Scan() {
 		return requests.Err()
 	}
-	servers, err := parseOpen(strings.Fields(requests.Text()))
+	words := strings.Fields(requests.Text())
+	if len(words) < 3 || words[0] != "open" {
+		return fmt.Errorf("the first line is %q, not: open TTL_MS HOST:PORT...", words)
+	}
+	ttl, err := milliseconds(words[1])
 	if err != nil {
 		return err
 	}
-	lib, err := open(servers)
+	lib, err := open(Servers{ttl, words[2:]})
 	if err != nil {
 		return err
 	}
 	defer lib.Close()
-	features := "-"
-	switch {
-	case lib.Extends && lib.Fences:
-		features = "extend,fence"
-	case lib.Extends:
-		features = "extend"
-	case lib.Fences:
-		features = "fence"
-	}
-	fmt.Fprintln(out, "ready", features, about)
+	fmt.Println("ready", cmp.Or(lib.Features, "-"), about)
 	s := &session{lib: lib}
 	for requests.Scan() {
 		answer, err := s.answer(strings.Fields(requests.Text()))
 		if err != nil {
 			return err
 		}
-		fmt.Fprintln(out, answer)
+		fmt.Println(answer)
 	}
 	if s.lock != nil {
 		s.answer([]string{"release"}) // who asked is gone
@@ -117,16 +110,13 @@ func serve(in io.Reader, out io.Writer, about string, open func(Servers) (Librar
 	return requests.Err()
 }
 
-// parseOpen reads the first line: open TTL_MS HOST:PORT...
-func parseOpen(words []string) (s Servers, err error) {
-	if len(words) < 3 || words[0] != "open" {
-		return s, fmt.Errorf("the first line is %q, not: open TTL_MS HOST:PORT...", words)
-	}
-	ms, err := strconv.Atoi(words[1])
+// milliseconds is a time that a request has.
+func milliseconds(word string) (time.Duration, error) {
+	ms, err := strconv.Atoi(word)
 	if err != nil || ms <= 0 {
-		return s, fmt.Errorf("the TTL %q is not a number of milliseconds above zero", words[1])
+		return 0, fmt.Errorf("%q is not a number of milliseconds above zero", word)
 	}
-	return Servers{time.Duration(ms) * time.Millisecond, words[2:]}, nil
+	return time.Duration(ms) * time.Millisecond, nil
 }
 
 // A session has one lock at a time.
@@ -137,18 +127,15 @@ type session struct {
 
 // answer returns the line that answers a request.
 func (s *session) answer(words []string) (string, error) {
-	ctx, cancel := context.Background(), func() {}
-	if s.lib.Limit > 0 {
-		ctx, cancel = context.WithTimeout(ctx, s.lib.Limit)
-	}
+	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(s.lib.Limit, time.Minute))
 	defer cancel()
 	switch {
 	case len(words) == 3 && words[0] == "acquire" && s.lock == nil:
-		ms, err := strconv.Atoi(words[2])
+		wait, err := milliseconds(words[2])
 		if err != nil {
-			return "", fmt.Errorf("acquire: %q is not a number of milliseconds", words[2])
+			return "", err
 		}
-		return s.acquire(words[1], time.Duration(ms)*time.Millisecond), nil
+		return s.acquire(words[1], wait), nil
 	case len(words) != 1 || s.lock == nil:
 	case words[0] == "held":
 		left, err := s.lock.Left(ctx)
@@ -161,7 +148,7 @@ func (s *session) answer(words []string) (string, error) {
 			return "lost at its deadline", nil
 		}
 		return fmt.Sprint("held ", left.Milliseconds()), nil
-	case words[0] == "extend" && s.lib.Extends:
+	case words[0] == "extend" && s.lock.Extend != nil:
 		if err := s.lock.Extend(ctx); err != nil {
 			return "failed " + oneLine(err), nil
 		}
@@ -185,7 +172,7 @@ func (s *session) acquire(name string, wait time.Duration) string {
 		return "failed " + oneLine(err)
 	}
 	s.lock = &lock
-	if s.lib.Fences {
+	if lock.Token > 0 {
 		return fmt.Sprint("granted ", lock.Token)
 	}
 	return "granted"
@@ -195,13 +182,4 @@ func (s *session) acquire(name string, wait time.Duration) string {
 func oneLine(err error) string {
 	text := strings.Join(strings.Fields(err.Error()), " ")
 	return text[:min(len(text), 400)]
-}
-
-// Until returns how long it is until a deadline, which must not be over.
-func Until(deadline time.Time) (time.Duration, error) {
-	left := time.Until(deadline)
-	if left <= 0 {
-		return 0, errors.New("at its deadline")
-	}
-	return left, nil
 }

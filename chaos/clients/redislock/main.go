@@ -27,14 +27,15 @@ func (t *tries) NextBackoff() time.Duration {
 }
 
 func open(s line.Servers, best bool) (line.Library, error) {
-	o, limit := &redis.Options{Addr: s.Addrs[0]}, time.Duration(0)
+	o, features, limit := &redis.Options{Addr: s.Addrs[0]}, "", time.Duration(0)
 	if best {
-		o.ContextTimeoutEnabled, o.MaxRetries, limit = true, -1, s.TTL/4
+		features, limit = "extend", s.TTL/4
+		o.ContextTimeoutEnabled, o.MaxRetries = true, -1
 	}
 	client := redis.NewClient(o)
 	locker := redislock.New(client)
 	return line.Library{
-		Extends: best, Limit: limit,
+		Features: features, Limit: limit,
 		Acquire: func(ctx context.Context, name string) (line.Lock, error) {
 			t, opts := &tries{last: time.Now()}, &redislock.Options{}
 			if best {
@@ -51,7 +52,7 @@ func open(s line.Servers, best bool) (line.Library, error) {
 					if err == nil || !best {
 						return left, err
 					}
-					return line.Until(until)
+					return time.Until(until), nil
 				},
 				Extend: func(ctx context.Context) error {
 					began := time.Now()

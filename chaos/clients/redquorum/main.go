@@ -26,12 +26,12 @@ func open(s line.Servers, best bool) (l line.Library, err error) {
 	if err != nil {
 		return l, err
 	}
-	var opts []redlock.Option
+	opts, features := []redlock.Option{}, ""
 	if best {
-		opts = append(opts, redlock.Fenced())
+		opts, features = append(opts, redlock.Fenced()), "fence"
 	}
 	return line.Library{
-		Fences: best,
+		Features: features,
 		Acquire: func(ctx context.Context, name string) (line.Lock, error) {
 			lock, err := locker.Acquire(ctx, name, opts...)
 			if err != nil {

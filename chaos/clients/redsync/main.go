@@ -31,20 +31,20 @@ func open(s line.Servers, best bool) (line.Library, error) {
 		clients, pools = append(clients, client), append(pools, goredis.NewPool(client))
 	}
 	from := redsync.New(pools...)
-	opts, limit := []redsync.Option{redsync.WithExpiry(s.TTL)}, time.Duration(0)
+	opts, features, limit := []redsync.Option{redsync.WithExpiry(s.TTL)}, "", time.Duration(0)
 	if best {
-		limit = s.TTL / 4
+		features, limit = "extend", s.TTL/4
 		opts = append(opts, redsync.WithTries(math.MaxInt), redsync.WithFailFast(true))
 	}
 	return line.Library{
-		Extends: best, Limit: limit,
+		Features: features, Limit: limit,
 		Acquire: func(ctx context.Context, name string) (line.Lock, error) {
 			mutex := from.NewMutex(name, opts...)
 			if err := mutex.LockContext(ctx); err != nil {
 				return line.Lock{}, err
 			}
 			return line.Lock{
-				Left:    func(context.Context) (time.Duration, error) { return line.Until(mutex.Until()) },
+				Left:    func(context.Context) (time.Duration, error) { return time.Until(mutex.Until()), nil },
 				Extend:  func(ctx context.Context) error { return failed(mutex.ExtendContext(ctx)) },
 				Release: func(ctx context.Context) error { return failed(mutex.UnlockContext(ctx)) },
 			}, nil

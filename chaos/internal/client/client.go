@@ -305,8 +305,8 @@ func (h *hold) work(ctx context.Context) error {
 		sleep(ctx, between(h.chance, 0, 50*time.Millisecond))
 		// A pause somewhere here is what fencing is for.
 		if h.writes != "" {
-			w := register.Write{Name: h.writes, Token: h.lock.Fence(), Who: h.id.Who, Op: h.id.Op}
-			if err := register.Send(h.client.Register, w); err != nil {
+			write := history.Event{Name: h.writes, Token: h.lock.Fence(), Who: h.id.Who, Op: h.id.Op}
+			if err := register.Send(h.client.Register, write); err != nil {
 				return err
 			}
 		}

@@ -61,7 +61,7 @@ func lonely(t *testing.T) client.Config {
 	t.Helper()
 	reg, err := register.Serve(history.NewLog(io.Discard))
 	require.NoError(t, err)
-	t.Cleanup(reg.Close)
+	t.Cleanup(func() { reg.Close() })
 	return client.Config{
 		Who: 3, URLs: []string{"redis://127.0.0.1:1"}, Register: reg.Addr, TTL: time.Second,
 		Locks: []history.Lock{history.Fenced}, Names: []string{"a"}, Permits: "p",

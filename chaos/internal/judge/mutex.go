@@ -17,16 +17,6 @@ import (
 // possible without: so one of a killed client, whose outcome is not known, is left out, and a long
 // history is looked at through windows that overlap, because the search takes quadratic time.
 
-// The inputs: a writer takes the lock, becomes a reader, or gives it up by a release, a loss or the
-// deadline. Readers enter and leave, and need no names, because none leaves before it has come.
-type (
-	take      struct{ a *history.Acquisition }
-	downgrade struct{ a *history.Acquisition }
-	give      struct{ a *history.Acquisition }
-	enter     struct{}
-	leave     struct{}
-)
-
 // held is the model's state. A lock that is free has no writer and no readers.
 type held struct {
 	writer  *history.Acquisition
@@ -34,28 +24,18 @@ type held struct {
 	token   int64 // the highest so far
 }
 
+// A change is what happens to the lock: a writer takes it, becomes a reader, or gives it up by a
+// release, a loss or the deadline; a reader enters or leaves. can is false if it cannot happen.
+type change func(held) (can bool, after held)
+
 var model = porcupine.Model{
 	Init: func() any { return held{} },
-	Step: func(state, input, _ any) (bool, any) {
-		s := state.(held)
-		switch in := input.(type) {
-		case take:
-			if in.a.Lock.HasToken() && in.a.Token <= s.token {
-				return false, nil
-			}
-			return s.writer == nil && s.readers == 0, held{in.a, 0, max(s.token, in.a.Token)}
-		case downgrade:
-			return s.writer == in.a, held{nil, 1, s.token}
-		case give:
-			return s.writer == in.a, held{nil, s.readers, s.token}
-		case enter:
-			return s.writer == nil, held{nil, s.readers + 1, s.token}
-		case leave:
-			return s.readers > 0, held{s.writer, s.readers - 1, s.token}
-		}
-		return false, nil
-	},
+	Step: func(state, input, _ any) (bool, any) { return input.(change)(state.(held)) },
 }
+
+// Readers need no names, because none leaves before it has come.
+func enter(s held) (bool, held) { return s.writer == nil, held{nil, s.readers + 1, s.token} }
+func leave(s held) (bool, held) { return s.readers > 0, held{nil, s.readers - 1, s.token} }
 
 // window is how many locks are looked at together, and again how many of them once more in the next
 // window.
@@ -100,22 +80,28 @@ func (v *Verdict) searchMutex(locks map[string][]*history.Acquisition, limit tim
 // before its client could look was never there.
 func operations(locks []*history.Acquisition) (ops []porcupine.Operation) {
 	for i, a := range locks {
-		add := func(input any, from, to int64) {
-			ops = append(ops, porcupine.Operation{ClientId: i, Input: input, Call: from, Return: to})
+		add := func(do change, from, to int64) {
+			ops = append(ops, porcupine.Operation{ClientId: i, Input: do, Call: from, Return: to})
 		}
+		take := func(s held) (bool, held) {
+			rises := !a.Lock.HasToken() || a.Token > s.token
+			return rises && s.writer == nil && s.readers == 0, held{a, 0, max(s.token, a.Token)}
+		}
+		downgrade := func(s held) (bool, held) { return s.writer == a, held{nil, 1, s.token} }
+		give := func(s held) (bool, held) { return s.writer == a, held{nil, 0, s.token} }
 		end := max(a.End(), a.Asked) // its client was paused before it could look
 		switch {
 		case a.Lock == history.Shared && a.Granted < end:
-			add(enter{}, a.Granted, a.Granted)
-			add(leave{}, end, end)
+			add(enter, a.Granted, a.Granted)
+			add(leave, end, end)
 		case a.Lock == history.Shared:
 		case a.Reading < end:
-			add(take{a}, a.Asked, a.Granted)
-			add(downgrade{a}, a.Reading, a.Reading)
-			add(leave{}, end, end)
+			add(take, a.Asked, a.Granted)
+			add(downgrade, a.Reading, a.Reading)
+			add(leave, end, end)
 		default:
-			add(take{a}, a.Asked, a.Granted)
-			add(give{a}, end, history.Never)
+			add(take, a.Asked, a.Granted)
+			add(give, end, history.Never)
 		}
 	}
 	return ops

@@ -108,6 +108,10 @@ type action func(ctx context.Context, i int) error
 // actions are how a step is made and undone.
 func (w World) actions(s Step) (inject, heal action) {
 	done := func(context.Context, int) error { return nil }
+	processes, relays := w.Clients, w.Relays
+	if struck(s.Kind) == daemons {
+		processes, relays = w.Daemons, w.Answers
+	}
 	switch s.Kind {
 	case PauseServer:
 		return w.Fleet.Pause, w.Fleet.Resume
@@ -117,26 +121,18 @@ func (w World) actions(s Step) (inject, heal action) {
 		return w.Servers.Flush, done
 	case FailOver:
 		return w.Servers.Promote, w.Servers.Demote
-	case PauseClient:
-		return w.Clients.Pause, w.Clients.Resume
-	case KillClient:
-		return w.Clients.Replace, done
-	case PauseDaemon:
-		return w.Daemons.Pause, w.Daemons.Resume
-	case KillDaemon:
-		return w.Daemons.Replace, done
+	case PauseClient, PauseDaemon:
+		return processes.Pause, processes.Resume
+	case KillClient, KillDaemon:
+		return processes.Replace, done
 	case EndDaemon:
-		return w.Daemons.End, done
+		return processes.End, done
 	case Reset:
-		return func(_ context.Context, i int) error { w.Relays[i].Reset(); return nil }, done
+		return func(_ context.Context, i int) error { relays[i].Reset(); return nil }, done
 	}
 	mode, way, _ := strings.Cut(s.Kind, "-")
 	d := map[string]relay.Direction{"requests": relay.Requests, "replies": relay.Replies, "answers": relay.Replies}[way]
 	f := relay.Fault{Mode: map[string]relay.Mode{"drop": relay.Drop, "delay": relay.Delay, "hold": relay.Hold}[mode], By: s.By}
-	relays := w.Relays
-	if struck(s.Kind) == daemons {
-		relays = w.Answers
-	}
 	return func(_ context.Context, i int) error { relays[i].Break(d, f); return nil },
 		func(_ context.Context, i int) error { relays[i].Heal(); return nil }
 }
@@ -151,12 +147,9 @@ func (w World) restart(ctx context.Context, i int) error {
 
 // sleep reports whether it slept to the end.
 func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(max(0, d))
-	defer t.Stop()
 	select {
-	case <-t.C:
-		return ctx.Err() == nil
+	case <-time.After(d):
 	case <-ctx.Done():
-		return false
 	}
+	return ctx.Err() == nil
 }

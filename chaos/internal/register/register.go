@@ -6,7 +6,6 @@ package register
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"net"
 	"net/http"
 	"sync"
@@ -14,60 +13,49 @@ import (
 	"github.com/redquorum/redquorum/chaos/internal/history"
 )
 
-// A Write is what a client asks for: to write to a name, with the token of its acquisition Op.
-type Write struct {
-	Name  string
-	Token int64
-	Who   int
-	Op    int64
-}
-
-// A Server is the register. It listens on a port of this machine.
+// A Server is the register. It listens on a port of this machine, at its Addr.
 type Server struct {
-	Addr string // where clients find it
-	log  *history.Log
-	http http.Server
+	http.Server
+	log *history.Log
 
 	mu      sync.Mutex
 	highest map[string]int64 // token, by name
 }
 
-// Serve starts a register that records in log.
+// Serve starts a register that records in log, until it is closed.
 func Serve(log *history.Log) (*Server, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Addr: l.Addr().String(), log: log, highest: map[string]int64{}}
-	s.http.Handler = http.HandlerFunc(s.take)
-	go s.http.Serve(l) // ends with Close
+	s := &Server{log: log, highest: map[string]int64{}}
+	s.Addr, s.Handler = l.Addr().String(), http.HandlerFunc(s.take)
+	go s.Server.Serve(l)
 	return s, nil
 }
 
-// Close breaks all connections. It may be called twice.
-func (s *Server) Close() { s.http.Close() }
-
 // take takes a write or not. The record is made under the same lock, so that its order is the
 // register's.
-func (s *Server) take(reply http.ResponseWriter, request *http.Request) {
-	var w Write
-	if err := json.NewDecoder(request.Body).Decode(&w); err != nil {
-		http.Error(reply, err.Error(), http.StatusBadRequest)
-		return
+func (s *Server) take(_ http.ResponseWriter, request *http.Request) {
+	var write history.Event
+	if json.NewDecoder(request.Body).Decode(&write) != nil {
+		panic(http.ErrAbortHandler) // the writer gets no answer
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	kind := history.Refused
-	if w.Token >= s.highest[w.Name] {
-		s.highest[w.Name] = w.Token
-		kind = history.Accepted
+	write.Kind = history.Refused
+	if write.Token >= s.highest[write.Name] {
+		s.highest[write.Name] = write.Token
+		write.Kind = history.Accepted
 	}
-	s.log.Add(history.Event{At: history.Now(), Kind: kind, Who: w.Who, Op: w.Op, Name: w.Name, Token: w.Token})
+	write.At = history.Now()
+	s.log.Add(write)
 }
 
-// Send gives a write to the register at an address, which takes it or not.
-func Send(addr string, w Write) error {
-	text, err := json.Marshal(w)
+// Send gives a write to the register at an address, which takes it or not. The write has the Name
+// and the Token that it is with, and Who and Op of the acquisition.
+func Send(addr string, write history.Event) error {
+	text, err := json.Marshal(write)
 	if err != nil {
 		return err
 	}
@@ -75,9 +63,5 @@ func Send(addr string, w Write) error {
 	if err != nil {
 		return err
 	}
-	reply.Body.Close()
-	if reply.StatusCode != http.StatusOK {
-		return fmt.Errorf("register: %s", reply.Status)
-	}
-	return nil
+	return reply.Body.Close()
 }

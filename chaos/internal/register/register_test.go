@@ -27,7 +27,7 @@ func TestOnlyTheHighestTokenWrites(t *testing.T) {
 		name  string
 		token int64
 	}{{"a", 10}, {"a", 10}, {"a", 11}, {"a", 10}, {"b", 10}, {"a", 11}, {"a", 12}, {"a", 11}} {
-		require.NoError(t, register.Send(server.Addr, register.Write{Name: w.name, Token: w.token, Who: 3, Op: 4}))
+		require.NoError(t, register.Send(server.Addr, history.Event{Name: w.name, Token: w.token, Who: 3, Op: 4}))
 	}
 
 	server.Close()
@@ -39,5 +39,5 @@ func TestOnlyTheHighestTokenWrites(t *testing.T) {
 	const yes, no = history.Accepted, history.Refused
 	assert.Equal(t, []history.Kind{yes, yes, yes, no, yes, yes, yes, no}, kinds)
 
-	assert.Error(t, register.Send(server.Addr, register.Write{Name: "a", Token: 99}), "the register is closed")
+	assert.Error(t, register.Send(server.Addr, history.Event{Name: "a", Token: 99}), "the register is closed")
 }
