@@ -25,20 +25,12 @@ var clockOffsets = []time.Duration{0, -200 * time.Millisecond, 300 * time.Millis
 // processes are the clients of a trial, or its daemons.
 type processes struct {
 	log    *history.Log
-	config client.Config
-	each   func(i int, c *client.Config) // completes that of one
-	broken func()                        // is called when a client has failed
-	stop   func() error                  // ends all clients in good order; may be called twice
+	config func(i int) client.Config // of process i; its Who is below those of all
+	broken func()                    // is called when a client has failed
 
 	mu      sync.Mutex
 	started int
 	all     []*client.Process
-}
-
-func newProcesses(log *history.Log, config client.Config, each func(int, *client.Config), broken func()) *processes {
-	c := &processes{log: log, config: config, each: each, broken: broken}
-	c.stop = sync.OnceValue(c.stopAll)
-	return c
 }
 
 // start starts client i, the next one or one in the place of a client that was killed.
@@ -46,9 +38,8 @@ func (c *processes) start(i int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.started++
-	config := c.config
-	config.Who = c.started
-	c.each(i, &config)
+	config := c.config(i)
+	config.Who += c.started
 	p, err := client.Start(config, c.log, c.broken)
 	if err != nil {
 		return err
@@ -92,14 +83,15 @@ func (c *processes) Replace(_ context.Context, i int) error {
 
 // End lets a process end, and starts another in its place.
 func (c *processes) End(_ context.Context, i int) error {
-	if err := c.at(i).Stop(c.config.Patience + slack); err != nil {
+	if err := c.at(i).Stop(patience + slack); err != nil {
 		return err
 	}
 	return c.start(i)
 }
 
-func (c *processes) stopAll() error {
-	return fleet.Parallel(len(c.all), func(i int) error { return c.all[i].Stop(c.config.Patience + slack) })
+// stop ends all in good order. It may be called twice.
+func (c *processes) stop() error {
+	return fleet.Parallel(len(c.all), func(i int) error { return c.all[i].Stop(patience + slack) })
 }
 
 // daemons is how many there are.
@@ -150,9 +142,9 @@ func (t *trial) serve(ctx context.Context, urls []string, broken func()) (stop f
 		}
 		t.answers, addrs = append(t.answers, r), append(addrs, at)
 	}
-	t.daemons = newProcesses(t.history, client.Config{Daemon: program, URLs: urls, Patience: patience}, func(i int, c *client.Config) {
-		c.Who, c.Over = c.Who+noClient, addrs[i]
-	}, broken)
+	t.daemons = &processes{log: t.history, broken: broken, config: func(i int) client.Config {
+		return client.Config{Who: noClient, Daemon: program, URLs: urls, Over: addrs[i]}
+	}}
 	for i := range addrs {
 		if err := t.daemons.start(i); err != nil {
 			return stop, err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -150,20 +151,22 @@ func (t *trial) play(ctx context.Context, file string) (err error) {
 			return err
 		}
 	}
-	config := client.Config{Program: t.client, Register: reg.Addr, Locks: t.locks, Names: names, Permits: permits,
-		Seed: t.seed, TTL: t.ttl, Guard: t.guard, Work: [2]time.Duration{0, t.ttl * 3 / 10}, Patience: patience}
+	work := [2]time.Duration{0, t.ttl * 3 / 10}
 	if t.Busy {
-		config.Work = [2]time.Duration{t.ttl / 2, t.ttl * 9 / 10}
+		work = [2]time.Duration{t.ttl / 2, t.ttl * 9 / 10}
 	}
-	t.running = newProcesses(t.history, config, func(i int, c *client.Config) {
+	t.running = &processes{log: t.history, broken: end, config: func(i int) client.Config {
+		c := client.Config{Program: t.client, Patience: patience, URLs: [2][]string{direct, relayed}[i%2],
+			Register: reg.Addr, Locks: t.locks, Names: names, Permits: permits, Seed: t.seed, TTL: t.ttl,
+			Guard: t.guard, Work: work, ClockOffset: clockOffsets[i%len(clockOffsets)]}
 		if t.beside && i%2 == 0 {
 			c.Program = ""
 		}
-		c.ClockOffset, c.URLs = clockOffsets[i%len(clockOffsets)], [2][]string{direct, relayed}[i%2]
 		if t.Served && i%2 == 1 {
 			c.Over = t.answers[i/2%len(t.answers)].Addr()
 		}
-	}, end)
+		return c
+	}}
 	defer func() { err = errors.Join(err, t.running.stop()) }()
 	for i := range t.clients {
 		if err := t.running.start(i); err != nil {
@@ -185,9 +188,7 @@ func (t *trial) disturb(ctx context.Context) error {
 	for i := range t.nodes {
 		began.Nodes = append(began.Nodes, i)
 	}
-	if err := t.history.Add(began); err != nil {
-		return err
-	}
+	t.history.Add(began)
 	var quarantine time.Duration // to a program it is an outage as any other
 	if t.hasLibrary() {
 		quarantine = t.ttl + reconnect
@@ -201,18 +202,13 @@ func (t *trial) disturb(ctx context.Context) error {
 	}
 	calm := history.Now()
 	if ctx.Err() == nil {
-		if err := t.history.Add(history.Event{At: calm, Kind: history.Calm}); err != nil {
-			return err
-		}
+		t.history.Add(history.Event{At: calm, Kind: history.Calm})
 		t.awaitGrants(ctx, calm) // a lock that is not granted is found by the rules
 	}
 	if err := t.running.stop(); err != nil {
 		return err
 	}
-	if err := t.noteLeftKeys(); err != nil {
-		return err
-	}
-	return t.history.Err()
+	return cmp.Or(t.noteLeftKeys(), t.history.Err())
 }
 
 // awaitGrants waits until each name and each kind of lock was granted after a moment. Servers that
@@ -220,7 +216,7 @@ func (t *trial) disturb(ctx context.Context) error {
 func (t *trial) awaitGrants(ctx context.Context, since int64) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*t.ttl+slack)
 	defer cancel()
-	awaited := t.running.config.Asked()
+	awaited := t.running.config(0).Asked()
 	if t.hasLibrary() {
 		awaited = append(awaited, texts(t.locks)...)
 	}

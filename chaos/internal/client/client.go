@@ -139,7 +139,7 @@ func (c *client) open(end func()) error {
 		if err != nil {
 			return err
 		}
-		c.locks, c.callers, c.Locks = p, 1, p.kinds()
+		c.locks, c.callers, c.Locks = p, 1, []history.Lock{p.kind}
 		return nil
 	}
 	if c.Over != "" {
@@ -170,8 +170,9 @@ func (c *client) call(ctx context.Context, chance *rand.Rand) error {
 // cycle takes a lock, works, and gives it back. Its error is about the apparatus, not about locks.
 func (c *client) cycle(ctx context.Context, chance *rand.Rand) error {
 	d := c.draw(chance)
-	h := &hold{client: c, chance: chance, id: d.event(c.Who, c.ops.Add(1))}
-	h.note(history.Event{Kind: history.Asked, Fair: d.fair, Most: d.most})
+	d.Who, d.Op, d.Kind = c.Who, c.ops.Add(1), history.Asked
+	h := &hold{client: c, chance: chance, id: d.Event}
+	h.note(d.Event)
 	waiting, cancel := context.WithTimeout(ctx, 5*c.TTL)
 	defer cancel()
 	lock, err := c.locks.acquire(waiting, d)

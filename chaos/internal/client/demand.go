@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redquorum/redquorum/chaos/internal/history"
@@ -24,12 +25,9 @@ var most = []int{2, 2, 2, 3}
 
 // A demand is what a caller asks for, and how.
 type demand struct {
-	lock      history.Lock
-	names     []string // several, sorted, of a set
-	most      int      // permits
-	fair      bool
-	downgrade bool // the writer becomes a reader before it leaves
-	opts      []redlock.Option
+	history.Event      // that it is asked for; Names, of a set, are sorted
+	downgrade     bool // the writer becomes a reader before it leaves
+	opts          []redlock.Option
 }
 
 // draw draws one of the kinds of locks, its names, and options. Locks of all kinds meet on the same
@@ -37,31 +35,32 @@ type demand struct {
 // place of one.
 func (c Config) draw(chance *rand.Rand) demand {
 	if c.Program != "" {
-		return demand{lock: c.Locks[0], names: []string{c.Names[chance.IntN(len(c.Names))]}}
+		return demand{Event: history.Event{Lock: c.Locks[0], Name: c.Names[chance.IntN(len(c.Names))]}}
 	}
 	of := slices.DeleteFunc(slices.Clone(shares), func(l history.Lock) bool { return !slices.Contains(c.Locks, l) })
-	d := demand{lock: of[chance.IntN(len(of))]}
+	d := demand{Event: history.Event{Lock: of[chance.IntN(len(of))]}}
 	switch {
-	case d.lock.IsPermit():
-		d.names, d.most = []string{c.Permits}, most[chance.IntN(len(most))]
-		d.opts = append(d.opts, redlock.Permits(d.most))
-	case d.lock == history.Set:
+	case d.Lock.IsPermit():
+		d.Name, d.Most = c.Permits, most[chance.IntN(len(most))]
+		d.opts = append(d.opts, redlock.Permits(d.Most))
+	case d.Lock == history.Set:
 		for _, i := range chance.Perm(len(c.Names) + 1)[:2+chance.IntN(2)] {
-			d.names = append(d.names, append(c.Names, c.Permits)[i])
+			d.Names = append(d.Names, append(c.Names, c.Permits)[i])
 		}
-		slices.Sort(d.names)
+		slices.Sort(d.Names)
+		d.Name = strings.Join(d.Names, "+")
 	case chance.IntN(8) == 0:
-		d.names = []string{c.Permits}
+		d.Name = c.Permits
 	default:
-		d.names = []string{c.Names[chance.IntN(len(c.Names))]}
+		d.Name = c.Names[chance.IntN(len(c.Names))]
 	}
-	if d.lock.HasToken() {
+	if d.Lock.HasToken() {
 		d.opts = append(d.opts, redlock.Fenced())
 	}
-	if d.lock == history.Shared {
+	if d.Lock == history.Shared {
 		d.opts = append(d.opts, redlock.Shared())
 	}
-	if d.lock == history.Plain || d.lock == history.Fenced {
+	if d.Lock == history.Plain || d.Lock == history.Fenced {
 		d.downgrade = chance.IntN(4) == 0 && c.Over == "" // which has none
 	}
 	// Half of the leases are fixed: they end in the middle of the work if that takes long.
@@ -76,26 +75,17 @@ func (c Config) draw(chance *rand.Rand) demand {
 // split, and locks taken the moment they are free. A set that waits so may starve, so few do.
 func (d demand) drawWaiting(chance *rand.Rand) demand {
 	restless := 4
-	if d.lock == history.Set {
+	if d.Lock == history.Set {
 		restless = 1
 	}
 	switch n := chance.IntN(8); {
 	case n < restless:
 		d.opts = append(d.opts, redlock.RetryInterval(15*time.Millisecond))
-	case n > 5 && !d.lock.IsPermit() && d.lock != history.Shared:
-		d.fair = true
+	case n > 5 && !d.Lock.IsPermit() && d.Lock != history.Shared:
+		d.Fair = true
 		d.opts = append(d.opts, redlock.Fair())
 	}
 	return d
-}
-
-// event is what all events of the acquisition have.
-func (d demand) event(who int, op int64) history.Event {
-	e := history.Event{Who: who, Op: op, Name: d.names[0], Lock: d.lock}
-	if d.lock == history.Set {
-		e.Name, e.Names = history.NameOfSet(d.names), d.names
-	}
-	return e
 }
 
 // A locker is this module's library. It gives locks of every kind, in this process: names of a set,
@@ -103,10 +93,10 @@ func (d demand) event(who int, op int64) history.Event {
 type locker struct{ *redlock.Locker }
 
 func (from locker) acquire(ctx context.Context, d demand) (lock, error) {
-	if d.lock == history.Set {
-		return from.AcquireAll(ctx, d.names, d.opts...)
+	if d.Lock == history.Set {
+		return from.AcquireAll(ctx, d.Names, d.opts...)
 	}
-	return from.Acquire(ctx, d.names[0], d.opts...)
+	return from.Acquire(ctx, d.Name, d.opts...)
 }
 
 // Asked are the names that a client of the config asks for.

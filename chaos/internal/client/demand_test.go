@@ -41,20 +41,19 @@ func TestAllKindsMeetOnTheSameNames(t *testing.T) {
 	chance := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
 		d := everything.draw(chance)
-		e := d.event(3, 1)
-		names := e.Names
+		names := d.Names
 		if len(names) == 0 {
-			names = []string{e.Name}
+			names = []string{d.Name}
 		}
 		for _, name := range names {
-			if !slices.Contains(met[name], d.lock) {
-				met[name] = append(met[name], d.lock)
+			if !slices.Contains(met[name], d.Lock) {
+				met[name] = append(met[name], d.Lock)
 			}
 		}
-		assert.Equal(t, d.lock == history.Set, len(d.names) > 1)
-		assert.True(t, slices.IsSorted(d.names))
-		assert.Equal(t, d.lock.IsPermit(), d.most > 1)
-		if d.fair {
+		assert.Equal(t, d.Lock == history.Set, len(d.Names) > 1)
+		assert.True(t, slices.IsSorted(d.Names))
+		assert.Equal(t, d.Lock.IsPermit(), d.Most > 1)
+		if d.Fair {
 			fair++
 		}
 		if d.downgrade {
@@ -77,7 +76,7 @@ func TestOnlyTheKindsThatAreAskedForAreDrawn(t *testing.T) {
 		c := everything
 		c.Locks = []history.Lock{l}
 		for range 50 {
-			assert.Equal(t, l, c.draw(chance).lock)
+			assert.Equal(t, l, c.draw(chance).Lock)
 		}
 		assert.Contains(t, c.Asked(), "p")
 		assert.Equal(t, !l.IsPermit(), slices.Contains(c.Asked(), "a"))

@@ -114,8 +114,7 @@ func (p *Process) Stop(limit time.Duration) error {
 	select {
 	case <-p.done:
 	case <-time.After(limit):
-		p.signal(syscall.SIGKILL)
-		<-p.done
+		p.Kill()
 		return fmt.Errorf("client %d did not end within %v", p.Who, limit)
 	}
 	if p.err != nil {

@@ -24,32 +24,25 @@ const longestLine = 1024
 // thisMoment is how long a lock is held for whose program knows no deadline.
 const thisMoment = time.Nanosecond
 
-// An answer is what a program may say to a request, as a pattern and for the error.
-type answer struct {
+// answers are what a program may say to each request, by chaos/PROTOCOL.md: as a pattern, and for the
+// error. Numbers have few enough digits for an int64, in nanoseconds.
+var answers = map[string]struct {
 	form *regexp.Regexp
 	text string
-}
-
-func oneOf(form, text string) answer { return answer{regexp.MustCompile("^(" + form + ")$"), text} }
-
-// answers are those of chaos/PROTOCOL.md. Its numbers have few enough digits for an int64, in
-// nanoseconds.
-var answers = map[string]answer{
-	"open":    oneOf(`ready (-|(extend|fence)(,(extend|fence))?) .+`, "ready FEATURES TEXT; features are -, or extend, fence, both"),
-	"acquire": oneOf(`granted( [1-9]\d{0,17})?|failed .+`, "granted, granted TOKEN, which is above zero, or failed TEXT"),
-	"held":    oneOf(`held( [1-9]\d{0,7})?|lost .+`, "held [MS], from 1 to 99999999, or lost TEXT"),
-	"extend":  oneOf(`held( [1-9]\d{0,7})?|lost .+|failed .+`, "held [MS], from 1 to 99999999, lost TEXT, or failed TEXT"),
-	"release": oneOf(`released|failed .+`, "released, or failed TEXT"),
+}{
+	"open":    {regexp.MustCompile(`^ready (-|(extend|fence)(,(extend|fence))?) .+$`), "ready FEATURES TEXT; features are -, or extend, fence, both"},
+	"acquire": {regexp.MustCompile(`^(granted( [1-9]\d{0,17})?|failed .+)$`), "granted, granted TOKEN, which is above zero, or failed TEXT"},
+	"held":    {regexp.MustCompile(`^(held( [1-9]\d{0,7})?|lost .+)$`), "held [MS], from 1 to 99999999, or lost TEXT"},
+	"extend":  {regexp.MustCompile(`^(held( [1-9]\d{0,7})?|(lost|failed) .+)$`), "held [MS], from 1 to 99999999, lost TEXT, or failed TEXT"},
+	"release": {regexp.MustCompile(`^(released|failed .+)$`), "released, or failed TEXT"},
 }
 
 // A program gives locks of any library, in any language: it is asked for them on its standard input,
 // and answers on its standard output, as chaos/PROTOCOL.md says. It is asked by one goroutine, for
 // one lock at a time. Its first answer that breaks the protocol is the end of it.
 type program struct {
-	command  string
-	ttl      time.Duration
-	patience time.Duration
-	fail     func() // ends the client, with the first error
+	Config
+	fail func() // ends the client, with the first error
 
 	cmd     *exec.Cmd
 	stdin   io.WriteCloser
@@ -57,16 +50,15 @@ type program struct {
 	lines   chan string // closed at the end of its output
 	tooLong bool        // why that is; once lines is closed
 
-	fences  bool  // its locks have tokens
-	extends bool  // they are extended when it is asked to
-	err     error // the first
+	kind    history.Lock // Fenced if its locks have tokens
+	extends bool         // they are extended when it is asked to
+	err     error        // the first
 }
 
 // openProgram starts the program and tells it the servers. The error says what was wrong with its
 // answer.
 func openProgram(c Config, log *history.Log, fail func()) (*program, error) {
-	p := &program{command: c.Program, ttl: c.TTL, patience: c.Patience, fail: fail,
-		cmd: exec.Command("sh", "-c", c.Program), lines: make(chan string, 1)}
+	p := &program{Config: c, fail: fail, kind: history.Plain, cmd: exec.Command("sh", "-c", c.Program), lines: make(chan string, 1)}
 	p.cmd.Stderr = os.Stderr
 	var err error
 	if p.stdin, p.stdout, err = startPiped(p.cmd); err != nil {
@@ -82,7 +74,10 @@ func openProgram(c Config, log *history.Log, fail func()) (*program, error) {
 		return nil, p.Close()
 	}
 	features, about, _ := strings.Cut(ready, " ")
-	p.extends, p.fences = strings.Contains(features, "extend"), strings.Contains(features, "fence")
+	p.extends = strings.Contains(features, "extend")
+	if strings.Contains(features, "fence") {
+		p.kind = history.Fenced
+	}
 	return p, log.Add(history.Event{At: history.Now(), Kind: history.Ready, Who: c.Who, Text: about})
 }
 
@@ -125,26 +120,25 @@ func (p *program) ask(request string, extra time.Duration) (verb, rest string) {
 		default:
 			p.broken("ended its output instead of answering %q", asked)
 		}
-	case <-time.After(p.patience + extra):
-		p.broken("did not answer %q within %v", asked, p.patience+extra)
+	case <-time.After(p.Patience + extra):
+		p.broken("did not answer %q within %v", asked, p.Patience+extra)
 	}
 	return verb, rest
 }
 
 // broken keeps the first error, and ends the client.
-func (p *program) broken(format string, args ...any) error {
+func (p *program) broken(format string, args ...any) {
 	if p.err == nil {
-		p.err = fmt.Errorf("the program %q "+format, append([]any{p.command}, args...)...)
+		p.err = fmt.Errorf("the program %q "+format, append([]any{p.Program}, args...)...)
 		p.fail()
 	}
-	return p.err
 }
 
 // Close ends the program's input and waits until it has ended. The program is killed if that takes
 // too long. The error is the first that there was.
 func (p *program) Close() error {
 	p.stdin.Close()
-	wait := p.patience
+	wait := p.Patience
 	if p.err != nil {
 		wait = 0
 	}
@@ -173,12 +167,12 @@ func (r refusal) Error() string { return string(r) }
 
 // acquire asks for a lock. Nothing can end the wait before its time: the program is not listening.
 func (p *program) acquire(_ context.Context, d demand) (lock, error) {
-	wait := 2 * p.ttl
-	verb, rest := p.ask(fmt.Sprint("acquire ", d.names[0], " ", wait.Milliseconds()), wait)
+	wait := 2 * p.TTL
+	verb, rest := p.ask(fmt.Sprint("acquire ", d.Name, " ", wait.Milliseconds()), wait)
 	if verb == "failed" {
 		return nil, refusal(rest)
 	}
-	if verb == "granted" && p.fences != (rest != "") {
+	if verb == "granted" && p.kind.HasToken() != (rest != "") {
 		p.broken("answered %q by %q; a lock has a token if fence is among the features", "acquire", verb+" "+rest)
 	}
 	if p.err != nil {
@@ -200,7 +194,7 @@ type programLock struct {
 // has it extend the lock in time.
 func (l *programLock) Remaining() time.Duration {
 	p, left := l.program, l.ask("held")
-	if !p.extends || left <= thisMoment || left >= p.ttl/2 {
+	if !p.extends || left <= thisMoment || left >= p.TTL/2 {
 		return left
 	}
 	if more := l.ask("extend"); more > 0 || l.ctx.Err() != nil || p.err != nil {
@@ -232,12 +226,4 @@ func (l *programLock) Release(context.Context) error {
 		return refusal(rest)
 	}
 	return l.program.err
-}
-
-// kinds are the kinds of locks that it gives.
-func (p *program) kinds() []history.Lock {
-	if p.fences {
-		return []history.Lock{history.Fenced}
-	}
-	return []history.Lock{history.Plain}
 }

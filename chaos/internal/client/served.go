@@ -30,14 +30,8 @@ const pause = 20 * time.Millisecond
 
 // runDaemon runs a daemon until in ends, which then leaves its clients little time.
 func runDaemon(c Config, in io.Reader) error {
-	for { // one that was killed may not be gone yet
-		l, err := net.Listen("tcp", c.Over)
-		if err == nil {
-			l.Close()
-			break
-		}
-		time.Sleep(pause)
-	}
+	// One that was killed may not be gone yet.
+	await(func() (io.Closer, error) { return net.Listen("tcp", c.Over) })
 	cmd := exec.Command(c.Daemon, "serve", "--listen", c.Over, "--stop-within", "500ms", "--node", strings.Join(c.URLs, ","))
 	var said bytes.Buffer
 	cmd.Stderr = &said
@@ -46,19 +40,25 @@ func runDaemon(c Config, in io.Reader) error {
 	}
 	go func() { // ends with the process
 		io.Copy(io.Discard, in)
-		for { // before it listens the signal would be the end of it
-			if conn, err := net.Dial("tcp", c.Over); err == nil {
-				conn.Close()
-				break
-			}
-			time.Sleep(pause)
-		}
+		// Before it listens the signal would be the end of it.
+		await(func() (io.Closer, error) { return net.Dial("tcp", c.Over) })
 		cmd.Process.Signal(syscall.SIGTERM)
 	}()
 	if err := cmd.Wait(); err != nil {
 		return fmt.Errorf("%w: %s", err, said.Bytes())
 	}
 	return nil
+}
+
+// await tries to open something until it can, and closes it.
+func await(open func() (io.Closer, error)) {
+	for {
+		if opened, err := open(); err == nil {
+			opened.Close()
+			return
+		}
+		time.Sleep(pause)
+	}
 }
 
 // A served takes locks over HTTP, as programs in other languages do: it has no look at the lock, but
@@ -142,18 +142,18 @@ func (from served) acquire(ctx context.Context, d demand) (lock, error) {
 	}
 	l := &lease{from: from, session: opened.Session}
 	end, _ := ctx.Deadline()
-	wish := map[string]any{"fenced": d.lock.HasToken(), "fair": d.fair, "ttl_ms": from.ttl.Milliseconds(), "wait_ms": max(0, time.Until(end).Milliseconds())}
-	switch d.lock {
+	wish := map[string]any{"fenced": d.Lock.HasToken(), "fair": d.Fair, "ttl_ms": from.ttl.Milliseconds(), "wait_ms": max(0, time.Until(end).Milliseconds())}
+	switch d.Lock {
 	case history.Set:
-		wish["names"] = d.names
+		wish["names"] = d.Names
 	case history.Shared:
 		wish["kind"] = "shared"
 		fallthrough
 	default:
-		wish["name"] = d.names[0]
+		wish["name"] = d.Name
 	}
-	if d.most > 0 {
-		wish["permits"] = d.most
+	if d.Most > 0 {
+		wish["permits"] = d.Most
 	}
 	body, err := json.Marshal(wish)
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -64,7 +63,7 @@ type Event struct {
 	Kind   Kind     `json:"kind"`
 	Who    int      `json:"who"`             // the client; no two processes have the same
 	Op     int64    `json:"op,omitempty"`    // the acquisition, of the client's
-	Name   string   `json:"name,omitempty"`  // of a lock of several: see NameOfSet
+	Name   string   `json:"name,omitempty"`  // of a lock of several: theirs, with + between
 	Names  []string `json:"names,omitempty"` // of a lock of several
 	Lock   Lock     `json:"lock,omitempty"`
 	Fair   bool     `json:"fair,omitempty"`   // asked for in order of arrival
@@ -98,9 +97,6 @@ func (l Lock) HasToken() bool { return l == Fenced || l == FencedPermit }
 
 // IsPermit reports whether others may hold the name at the same time, with permits of their own.
 func (l Lock) IsPermit() bool { return l == Permit || l == FencedPermit }
-
-// NameOfSet is the Name of a lock of several names.
-func NameOfSet(names []string) string { return strings.Join(names, "+") }
 
 // Slot is the key of a permit of a name. That of the first permit is the name: who locks it without
 // permits excludes the holder of that one.
