@@ -52,10 +52,7 @@ const (
 )
 
 func run(ctx context.Context) (code int) {
-	c, is, err := client.FromEnv()
-	if is && err == nil {
-		err = client.Run(c, os.Stdin, os.Stdout)
-	}
+	is, err := client.Main()
 	if !is {
 		code, err = runAll(ctx, os.Args[1:], os.Stdout)
 	}

@@ -32,8 +32,12 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	if _, is, _ := client.FromEnv(); is {
-		os.Exit(run(context.Background()))
+	if is, err := client.Main(); is {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(unable)
+		}
+		return
 	}
 	code := m.Run()
 	if code == 0 {

@@ -39,8 +39,6 @@ func withStandbys(urls []string) (all []string) {
 
 // serversOf returns the primary of a node, and its other server.
 func (t *trial) serversOf(node int) (primary, other int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	if t.promoted[node] {
 		return t.nodes + node, node
 	}
@@ -56,8 +54,6 @@ func (t *trial) Promote(ctx context.Context, node int) error {
 	if _, err := t.askServer(ctx, standby, "REPLICAOF", "NO", "ONE"); err != nil {
 		return err
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.promoted[node] = !t.promoted[node]
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redquorum/redquorum/chaos/internal/client"
@@ -28,54 +28,30 @@ type processes struct {
 	config func(i int) client.Config // of process i; its Who is below those of all
 	broken func()                    // is called when a client has failed
 
-	mu      sync.Mutex
-	started int
+	started atomic.Int64
 	all     []*client.Process
 }
 
-// start starts client i, the next one or one in the place of a client that was killed.
+// start starts client i, the next one or one in the place of a client that has ended.
 func (c *processes) start(i int) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.started++
 	config := c.config(i)
-	config.Who += c.started
+	config.Who += int(c.started.Add(1))
 	p, err := client.Start(config, c.log, c.broken)
 	if err != nil {
 		return err
 	}
 	if i == len(c.all) {
-		c.all = append(c.all, p)
-	} else {
-		c.all[i] = p
+		c.all = append(c.all, nil)
 	}
+	c.all[i] = p
 	return nil
 }
 
-func (c *processes) at(i int) *client.Process {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.all[i]
-}
-
-// note notes what is about to happen to a client, or has happened to it.
-func (c *processes) note(kind history.Kind, p *client.Process) error {
-	return c.log.Add(history.Event{At: history.Now(), Kind: kind, Who: p.Who})
-}
-
-func (c *processes) Pause(_ context.Context, i int) error {
-	p := c.at(i)
-	return errors.Join(c.note(history.Paused, p), p.Pause())
-}
-
-func (c *processes) Resume(_ context.Context, i int) error {
-	p := c.at(i)
-	return errors.Join(p.Resume(), c.note(history.Resumed, p))
-}
+func (c *processes) Pause(_ context.Context, i int) error  { return c.all[i].Pause() }
+func (c *processes) Resume(_ context.Context, i int) error { return c.all[i].Resume() }
 
 func (c *processes) Replace(_ context.Context, i int) error {
-	p := c.at(i)
-	if err := errors.Join(c.note(history.Killed, p), p.Kill()); err != nil {
+	if err := c.all[i].Kill(); err != nil {
 		return err
 	}
 	return c.start(i)
@@ -83,7 +59,7 @@ func (c *processes) Replace(_ context.Context, i int) error {
 
 // End lets a process end, and starts another in its place.
 func (c *processes) End(_ context.Context, i int) error {
-	if err := c.at(i).Stop(patience + slack); err != nil {
+	if err := c.all[i].Stop(patience + slack); err != nil {
 		return err
 	}
 	return c.start(i)

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -45,15 +44,13 @@ type trial struct {
 	nemesis.Scenario
 	options
 
-	fleet   fleet.Fleet
-	relays  []*relay.Relay // one a server, or none
-	history *history.Log
-	running *processes
-	daemons *processes
-	answers []*relay.Relay // one a daemon
-
-	mu       sync.Mutex
-	promoted map[int]bool // nodes whose second server is the primary
+	fleet    fleet.Fleet
+	relays   []*relay.Relay // one a server, or none
+	history  *history.Log
+	running  *processes
+	daemons  *processes
+	answers  []*relay.Relay // one a daemon
+	promoted []bool         // nodes whose second server is the primary
 }
 
 func (t *trial) setting() nemesis.Setting {
@@ -104,7 +101,7 @@ func (t *trial) play(ctx context.Context, file string) (err error) {
 		return err
 	}
 	defer out.Close()
-	t.history, t.promoted = history.NewLog(out), map[int]bool{}
+	t.history, t.promoted = history.NewLog(out), make([]bool, t.nodes)
 
 	servers := t.nodes
 	if t.Standbys {

@@ -62,13 +62,18 @@ type Config struct {
 	ClockOffset time.Duration
 }
 
-// FromEnv returns the configuration if this process was started to be a client.
-func FromEnv() (c Config, is bool, err error) {
+// Main runs this process as a client if it was started to be one, until its standard input ends. The
+// locks are released then.
+func Main() (is bool, err error) {
 	text, is := os.LookupEnv(env)
 	if !is {
-		return c, false, nil
+		return false, nil
 	}
-	return c, true, json.Unmarshal([]byte(text), &c)
+	var c Config
+	if err = json.Unmarshal([]byte(text), &c); err == nil {
+		err = c.run()
+	}
+	return true, err
 }
 
 // A lock is what the work under it needs of it.
@@ -107,26 +112,30 @@ type client struct {
 	ops     atomic.Int64
 }
 
-// Run runs a client until in ends. It releases its locks before it returns.
-func Run(c Config, in io.Reader, out io.Writer) error {
+func (c Config) run() error {
 	if c.Daemon != "" {
-		return runDaemon(c, in)
+		return runDaemon(c)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	go func() { // ends with the process
-		io.Copy(io.Discard, in)
+		io.Copy(io.Discard, os.Stdin)
 		stop()
 	}()
 
-	cl := &client{Config: c, log: history.NewLog(out)}
+	cl := &client{Config: c, log: history.NewLog(os.Stdout)}
 	if err := cl.open(stop); err != nil {
 		return err
 	}
 	errs := make([]error, cl.callers)
 	var callers sync.WaitGroup
 	for i := range errs {
-		callers.Go(func() { errs[i] = cl.call(ctx, rand.New(rand.NewPCG(c.Seed, uint64(c.Who*1000+i)))) })
+		callers.Go(func() {
+			chance := rand.New(rand.NewPCG(c.Seed, uint64(c.Who*1000+i)))
+			for errs[i] == nil && ctx.Err() == nil {
+				errs[i] = cl.cycle(ctx, chance)
+			}
+		})
 	}
 	callers.Wait()
 	return errors.Join(append(errs, cl.locks.Close())...)
@@ -156,19 +165,9 @@ func (c *client) open(end func()) error {
 	return err
 }
 
-// call is one caller: it makes one cycle after the other.
-func (c *client) call(ctx context.Context, chance *rand.Rand) error {
-	for ctx.Err() == nil {
-		if err := c.cycle(ctx, chance); err != nil {
-			return err
-		}
-		sleep(ctx, between(chance, 0, 30*time.Millisecond)) // or a busy process would keep the lock to itself
-	}
-	return nil
-}
-
 // cycle takes a lock, works, and gives it back. Its error is about the apparatus, not about locks.
 func (c *client) cycle(ctx context.Context, chance *rand.Rand) error {
+	sleep(ctx, between(chance, 0, 30*time.Millisecond)) // or a busy process would keep the lock to itself
 	d := c.draw(chance)
 	d.Who, d.Op, d.Kind = c.Who, c.ops.Add(1), history.Asked
 	h := &hold{client: c, chance: chance, id: d.Event}

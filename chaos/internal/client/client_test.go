@@ -26,10 +26,7 @@ const parentEnv = "CHAOS_TEST_PARENT"
 const limit = 10 * time.Second
 
 func TestMain(m *testing.M) {
-	if c, is, err := client.FromEnv(); is {
-		if err == nil {
-			err = client.Run(c, os.Stdin, os.Stdout)
-		}
+	if is, err := client.Main(); is {
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)

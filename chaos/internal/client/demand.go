@@ -68,12 +68,8 @@ func (c Config) draw(chance *rand.Rand) demand {
 	if chance.IntN(2) == 0 {
 		d.opts = append(d.opts, redlock.Owner(fmt.Sprint("client ", c.Who)))
 	}
-	return d.drawWaiting(chance)
-}
-
-// drawWaiting draws how the caller waits. Half of the callers do not back off, so that votes are
-// split, and locks taken the moment they are free. A set that waits so may starve, so few do.
-func (d demand) drawWaiting(chance *rand.Rand) demand {
+	// Half of the callers do not back off, so that votes are split, and locks taken the moment they are
+	// free. A set that waits so may starve, so few do.
 	restless := 4
 	if d.Lock == history.Set {
 		restless = 1

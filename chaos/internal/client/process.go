@@ -16,7 +16,8 @@ import (
 
 // A Process is a client as its parent sees it. Its methods are not for concurrent use.
 type Process struct {
-	Who    int
+	who    int
+	log    *history.Log
 	cmd    *exec.Cmd
 	stdin  io.Closer
 	done   chan struct{} // closed when it has ended, and all of its history was read
@@ -50,7 +51,7 @@ func Start(c Config, log *history.Log, broken func()) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{Who: c.Who, cmd: cmd, stdin: stdin, done: make(chan struct{})}
+	p := &Process{who: c.Who, log: log, cmd: cmd, stdin: stdin, done: make(chan struct{})}
 	go func() {
 		defer close(p.done)
 		err := history.Read(stdout, func(e history.Event) { log.Add(e) })
@@ -84,8 +85,14 @@ func (p *Process) signal(sig syscall.Signal) error {
 	return os.NewSyscallError("kill", syscall.Kill(-p.cmd.Process.Pid, sig))
 }
 
+// note writes into the history what is about to happen to the process, or has happened to it.
+func (p *Process) note(kind history.Kind) {
+	p.log.Add(history.Event{At: history.Now(), Kind: kind, Who: p.who})
+}
+
 // Pause stops the process wherever it is.
 func (p *Process) Pause() error {
+	p.note(history.Paused)
 	if err := p.signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
@@ -93,12 +100,16 @@ func (p *Process) Pause() error {
 }
 
 // Resume lets it go on.
-func (p *Process) Resume() error { return p.signal(syscall.SIGCONT) }
+func (p *Process) Resume() error {
+	defer p.note(history.Resumed)
+	return p.signal(syscall.SIGCONT)
+}
 
 // Kill ends the process at once and returns when all that it had written is in the log. It may be
 // paused.
 func (p *Process) Kill() error {
 	p.killed = true
+	p.note(history.Killed)
 	err := p.signal(syscall.SIGKILL)
 	<-p.done
 	p.stdin.Close()
@@ -115,10 +126,10 @@ func (p *Process) Stop(limit time.Duration) error {
 	case <-p.done:
 	case <-time.After(limit):
 		p.Kill()
-		return fmt.Errorf("client %d did not end within %v", p.Who, limit)
+		return fmt.Errorf("client %d did not end within %v", p.who, limit)
 	}
 	if p.err != nil {
-		return fmt.Errorf("client %d: %w", p.Who, p.err)
+		return fmt.Errorf("client %d: %w", p.who, p.err)
 	}
 	return nil
 }

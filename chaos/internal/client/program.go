@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/redquorum/redquorum/chaos/internal/history"
@@ -46,7 +45,6 @@ type program struct {
 
 	cmd     *exec.Cmd
 	stdin   io.WriteCloser
-	stdout  io.ReadCloser
 	lines   chan string // closed at the end of its output
 	tooLong bool        // why that is; once lines is closed
 
@@ -60,11 +58,12 @@ type program struct {
 func openProgram(c Config, log *history.Log, fail func()) (*program, error) {
 	p := &program{Config: c, fail: fail, kind: history.Plain, cmd: exec.Command("sh", "-c", c.Program), lines: make(chan string, 1)}
 	p.cmd.Stderr = os.Stderr
-	var err error
-	if p.stdin, p.stdout, err = startPiped(p.cmd); err != nil {
+	in, out, err := startPiped(p.cmd)
+	if err != nil {
 		return nil, err
 	}
-	go p.read()
+	p.stdin = in
+	go p.read(out)
 	request := fmt.Sprint("open ", c.TTL.Milliseconds())
 	for _, url := range c.URLs {
 		request += " " + strings.TrimPrefix(url, "redis://")
@@ -82,9 +81,9 @@ func openProgram(c Config, log *history.Log, fail func()) (*program, error) {
 }
 
 // read passes on what the program says, line by line.
-func (p *program) read() {
+func (p *program) read(out io.Reader) {
 	defer close(p.lines)
-	in := bufio.NewScanner(p.stdout)
+	in := bufio.NewScanner(out)
 	in.Buffer(nil, longestLine)
 	for in.Scan() {
 		p.lines <- strings.TrimSpace(in.Text())
@@ -142,17 +141,13 @@ func (p *program) Close() error {
 	if p.err != nil {
 		wait = 0
 	}
-	var late atomic.Bool
-	limit := time.AfterFunc(wait, func() {
-		late.Store(true)
-		p.cmd.Process.Kill()
-		p.stdout.Close() // a child of its own may have it, too
-	})
-	defer limit.Stop()
-	for range p.lines { // what it still says
-	}
+	limit := time.AfterFunc(wait, func() { p.cmd.Process.Kill() })
+	go func() {
+		for range p.lines { // what it still says
+		}
+	}()
 	switch err := p.cmd.Wait(); {
-	case late.Load():
+	case !limit.Stop():
 		p.broken("did not end within %v of the end of its input", wait)
 	case err != nil:
 		p.broken("ended badly: %w", err)

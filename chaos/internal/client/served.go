@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -28,8 +29,8 @@ const sessionTTL = time.Second
 // pause is between two tries to reach a daemon.
 const pause = 20 * time.Millisecond
 
-// runDaemon runs a daemon until in ends, which then leaves its clients little time.
-func runDaemon(c Config, in io.Reader) error {
+// runDaemon runs a daemon until standard input ends, which then leaves its clients little time.
+func runDaemon(c Config) error {
 	// One that was killed may not be gone yet.
 	await(func() (io.Closer, error) { return net.Listen("tcp", c.Over) })
 	cmd := exec.Command(c.Daemon, "serve", "--listen", c.Over, "--stop-within", "500ms", "--node", strings.Join(c.URLs, ","))
@@ -39,7 +40,7 @@ func runDaemon(c Config, in io.Reader) error {
 		return err
 	}
 	go func() { // ends with the process
-		io.Copy(io.Discard, in)
+		io.Copy(io.Discard, os.Stdin)
 		// Before it listens the signal would be the end of it.
 		await(func() (io.Closer, error) { return net.Dial("tcp", c.Over) })
 		cmd.Process.Signal(syscall.SIGTERM)

@@ -67,12 +67,12 @@ func Acquisitions(events []Event) ([]*Acquisition, error) {
 		}
 		switch e.Kind {
 		case Asked:
+			e.Until = Never
+			if len(e.Names) == 0 {
+				e.Names = []string{e.Name}
+			}
 			a = &Acquisition{Event: e, Asked: e.At, Granted: Never, Failed: Never, Lost: Never, Reading: Never, Leaving: Never,
 				seen: map[Kind]bool{}}
-			a.Until = Never
-			if len(a.Names) == 0 {
-				a.Names = []string{e.Name}
-			}
 			byKey[key] = a
 			all = append(all, a)
 		case Granted:

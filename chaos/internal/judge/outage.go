@@ -46,10 +46,7 @@ func longestOutage(events []history.Event, all []*history.Acquisition) Outage {
 		paused: map[int]bool{}, down: map[int]int{}, open: map[string]Outage{},
 	}
 	killed := map[int]int64{}
-	for i, e := range events {
-		if i == 0 {
-			w.start = e.At
-		}
+	for _, e := range events {
 		switch e.Kind {
 		case history.Killed:
 			killed[e.Who] = e.At
@@ -78,6 +75,9 @@ func longestOutage(events []history.Event, all []*history.Acquisition) Outage {
 		}
 	}
 	slices.SortStableFunc(w.moments, func(a, b moment) int { return cmp.Compare(a.at, b.at) })
+	if len(events) > 0 {
+		w.start = events[0].At
+	}
 	now := w.start
 	for _, m := range w.moments {
 		if m.at != now {
@@ -132,12 +132,11 @@ func (w *watcher) pass(from, to int64) {
 // others already.
 func (w *watcher) busy() map[string]bool {
 	busy := map[string]bool{}
-	isHeld := func(name string) bool { return w.holders[name] > 0 }
-	for name := range w.holders {
-		busy[name] = isHeld(name)
+	for name, n := range w.holders {
+		busy[name] = n > 0
 	}
 	for a := range w.asking {
-		if slices.ContainsFunc(a.Names, isHeld) {
+		if slices.ContainsFunc(a.Names, func(name string) bool { return w.holders[name] > 0 }) {
 			for _, name := range a.Names {
 				busy[name] = true
 			}

@@ -119,21 +119,15 @@ func (v *Verdict) neverGranted(events []history.Event, all []*history.Acquisitio
 		return
 	}
 	calm := events[began].At
-	names, kinds := map[string]bool{}, map[string]bool{} // whether they were granted
+	granted := map[string]bool{} // by name, and by kind of lock
 	for _, a := range all {
-		granted := a.Held() && a.Granted >= calm
-		kinds[string(a.Lock)] = kinds[string(a.Lock)] || granted
-		for _, name := range a.Names {
-			names[name] = names[name] || granted
+		for _, about := range append([]string{string(a.Lock)}, a.Names...) {
+			granted[about] = granted[about] || a.Held() && a.Granted >= calm
 		}
 	}
-	add := func(granted map[string]bool, text string) {
-		for _, about := range slices.Sorted(maps.Keys(granted)) {
-			if !granted[about] {
-				v.found(Evidence, about, calm, "%s", text)
-			}
+	for _, about := range slices.Sorted(maps.Keys(granted)) {
+		if !granted[about] {
+			v.found(Evidence, about, calm, "nobody got this lock, or one of this kind, after all faults were healed")
 		}
 	}
-	add(names, "nobody got the lock after all faults were healed")
-	add(kinds, "nobody got such a lock after all faults were healed")
 }

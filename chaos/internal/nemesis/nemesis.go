@@ -88,9 +88,7 @@ func (w World) play(ctx context.Context, s Step) error {
 	if struck(s.Kind) == nodes {
 		e.Nodes = s.Victims
 	}
-	if err := w.Log.Add(e); err != nil {
-		return err
-	}
+	w.Log.Add(e)
 	sleep(ctx, s.For)
 	if err := each(heal); err != nil {
 		return fmt.Errorf("nemesis: undo %v: %w", s, err)

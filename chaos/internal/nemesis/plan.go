@@ -51,6 +51,7 @@ type profile struct {
 	numbers []int
 	of      string     // nodes if it is empty
 	lasts   [2]float64 // in TTLs; zero: it is undone at once
+	by      [2]float64 // of a delay, in TTLs
 	// forgets says that the nodes have no vote for a while when the fault is over: a server that was
 	// restarted, or promoted, does not know whether it remembers all.
 	forgets bool
@@ -71,14 +72,14 @@ var profiles = map[Kind]profile{
 	Reset:           {numbers: ofNetwork},
 	DropRequests:    {numbers: ofNetwork, lasts: oneWay},
 	DropReplies:     {numbers: ofNetwork, lasts: oneWay},
-	DelayRequests:   {numbers: ofNetwork, lasts: oneWay},
-	DelayReplies:    {numbers: ofNetwork, lasts: oneWay},
+	DelayRequests:   {numbers: ofNetwork, lasts: oneWay, by: aVote},
+	DelayReplies:    {numbers: ofNetwork, lasts: oneWay, by: aVote},
 	HoldRequests:    {numbers: ofNetwork, lasts: oneWay},
 	HoldReplies:     {numbers: ofNetwork, lasts: oneWay},
 	PauseDaemon:     {numbers: []int{1, 1, 2}, of: daemons, lasts: [2]float64{0.3, 2.5}},
 	KillDaemon:      {numbers: []int{1, 1, 2}, of: daemons},
 	EndDaemon:       {numbers: []int{1}, of: daemons},
-	DelayAnswers:    {numbers: []int{1, 2}, of: daemons, lasts: [2]float64{1, 2.5}},
+	DelayAnswers:    {numbers: []int{1, 2}, of: daemons, lasts: [2]float64{1, 2.5}, by: [2]float64{0.1, 1.5}}, // also to when what they say is over
 	HoldAnswers:     {numbers: []int{1, 2}, of: daemons, lasts: [2]float64{0.3, 2}},
 }
 
@@ -88,6 +89,7 @@ func struck(k Kind) string { return cmp.Or(profiles[k].of, nodes) }
 var (
 	ofNetwork = []int{1, 1, 2, 2, 3, 5}
 	oneWay    = [2]float64{0.1, 1.2}
+	aVote     = [2]float64{0.005, 0.3} // from what it still waits for to what it does not
 )
 
 // A Step is one fault.
@@ -197,12 +199,8 @@ func (d *draw) step(k Kind) Step {
 	if p.lasts[1] > 0 {
 		s.For = d.ttls(p.lasts)
 	}
-	if k == DelayRequests || k == DelayReplies {
-		// From what a vote still waits for to what it does not.
-		s.By = max(time.Millisecond, d.ttls([2]float64{0.005, 0.3}))
-	}
-	if k == DelayAnswers {
-		s.By = d.ttls([2]float64{0.1, 1.5}) // also to when what they say is over
+	if p.by[1] > 0 {
+		s.By = max(time.Millisecond, d.ttls(p.by))
 	}
 	return s
 }

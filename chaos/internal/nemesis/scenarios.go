@@ -102,13 +102,9 @@ func ByName(name string) (Scenario, bool) {
 }
 
 // Writes is the persistence of n nodes.
-func (s Scenario) Writes(n int) (all []fleet.Persistence) {
-	for i := range n {
-		p := fleet.None
-		if len(s.Persistence) > 0 {
-			p = s.Persistence[i%len(s.Persistence)]
-		}
-		all = append(all, p)
+func (s Scenario) Writes(n int) []fleet.Persistence {
+	if s.Persistence == nil {
+		return slices.Repeat([]fleet.Persistence{fleet.None}, n)
 	}
-	return all
+	return slices.Repeat(s.Persistence, n)[:n]
 }
