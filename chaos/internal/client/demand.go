@@ -44,8 +44,9 @@ func (c Config) draw(chance *rand.Rand) demand {
 		d.Name, d.Most = c.Permits, most[chance.IntN(len(most))]
 		d.opts = append(d.opts, redlock.Permits(d.Most))
 	case d.Lock == history.Set:
-		for _, i := range chance.Perm(len(c.Names) + 1)[:2+chance.IntN(2)] {
-			d.Names = append(d.Names, append(c.Names, c.Permits)[i])
+		all := append([]string{c.Permits}, c.Names...) // a new one: others draw at the same time
+		for _, i := range chance.Perm(len(all))[:2+chance.IntN(2)] {
+			d.Names = append(d.Names, all[i])
 		}
 		slices.Sort(d.Names)
 		d.Name = strings.Join(d.Names, "+")

@@ -69,6 +69,17 @@ func TestAllKindsMeetOnTheSameNames(t *testing.T) {
 	assert.Positive(t, downgrades)
 }
 
+// A client's goroutines draw from one Config, whose slices come from JSON and have room for more.
+func TestADrawLeavesTheConfigAlone(t *testing.T) {
+	t.Parallel()
+	c, chance := everything, rand.New(rand.NewPCG(1, 2))
+	c.Locks, c.Names = []history.Lock{history.Set}, []string{"a", "b", "c", "kept"}[:3]
+	for range 50 {
+		c.draw(chance)
+	}
+	assert.Equal(t, "kept", c.Names[:4][3])
+}
+
 func TestOnlyTheKindsThatAreAskedForAreDrawn(t *testing.T) {
 	t.Parallel()
 	chance := rand.New(rand.NewPCG(1, 2))
