@@ -2,10 +2,8 @@
 // are broken, and judges the history of it.
 //
 //	go -C chaos run . --duration 12m                        # all scenarios, about a minute each
-//	go -C chaos run . --scenario pause-clients,mixed
-//	go -C chaos run . --scenario mixed --seed 42            # the same faults again
+//	go -C chaos run . --scenario pause-clients,mixed --seed 42  # the same faults again
 //	go -C chaos run . --scenario mixed --seed 42 --plan     # only say which
-//	go -C chaos run . --locks shared,fenced                 # readers and writers only
 //	go -C chaos run . --scenario flush --client 'sh clients/setnx.sh'  # another library
 //	go -C chaos run . --scenario restart-majority --no-guard
 //

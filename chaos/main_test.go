@@ -193,7 +193,7 @@ func TestAnInterruptedRunIsJudgedAndLeavesNothing(t *testing.T) {
 	s, _ := nemesis.ByName("mixed")
 	dir := t.TempDir()
 	tr := trial{Scenario: s, options: options{
-		scenarios: []nemesis.Scenario{s}, duration: time.Hour, seed: 1, ttl: time.Second, clients: 2, nodes: 5, locks: history.Locks, guard: true, keep: dir,
+		scenarios: []nemesis.Scenario{s}, ttls: s.Shortest(), duration: time.Hour, seed: 1, ttl: time.Second, clients: 2, nodes: 5, locks: history.Locks, keep: dir,
 	}}
 	go func() {
 		defer interrupt()

@@ -17,6 +17,7 @@ import (
 // options are the values of the flags.
 type options struct {
 	scenarios []nemesis.Scenario
+	ttls      int // how many the shortest plans of all scenarios take together
 	duration  time.Duration
 	seed      uint64
 	ttl       time.Duration
@@ -26,7 +27,7 @@ type options struct {
 	beside    bool
 	table     bool
 	locks     []history.Lock
-	guard     bool
+	noGuard   bool
 	plan      bool
 	judge     string
 	keep      string
@@ -34,10 +35,14 @@ type options struct {
 }
 
 func parse(args []string, out io.Writer) (o options, err error) {
+	var every []string
+	for _, s := range nemesis.Scenarios {
+		every = append(every, s.Name)
+	}
 	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	flags.SetOutput(out)
 	scenario := flags.String("scenario", "all",
-		"all, or names with commas between them: "+strings.Join(scenarios(), ", "))
+		"all, or names with commas between them: "+strings.Join(every, ", "))
 	flags.DurationVar(&o.duration, "duration", 2*time.Minute,
 		"of the faults; the scenarios share it, and each adds some seconds to begin and end")
 	flags.Uint64Var(&o.seed, "seed", 0, "of the plan; 0 draws one")
@@ -51,7 +56,7 @@ func parse(args []string, out io.Writer) (o options, err error) {
 	flags.BoolVar(&o.table, "table", false, "print a row of a table for each scenario, and no report")
 	locks := flags.String("locks", strings.Join(texts(history.Locks), ","),
 		"kinds of locks that the clients ask for, with commas between them")
-	noGuard := flags.Bool("no-guard", false,
+	flags.BoolVar(&o.noGuard, "no-guard", false,
 		"turn the memory guard off, to see that the checks find what it prevents")
 	flags.BoolVar(&o.plan, "plan", false, "print the plans and do nothing else")
 	flags.StringVar(&o.keep, "keep", "", "keep all histories in this `folder`, also those without violations")
@@ -77,7 +82,6 @@ func parse(args []string, out io.Writer) (o options, err error) {
 	if err != nil {
 		return o, err
 	}
-	o.guard = !*noGuard
 	if o.seed == 0 {
 		o.seed = rand.Uint64()
 	}
@@ -90,24 +94,24 @@ func parse(args []string, out io.Writer) (o options, err error) {
 	}
 	asked, all := strings.Split(*scenario, ","), *scenario == "all"
 	if all {
-		asked = scenarios()
+		asked = every
 	}
 	for _, name := range asked {
 		s, ok := nemesis.ByName(name)
 		if !ok {
-			return o, fmt.Errorf("there is no scenario %q, but all, %s", name, strings.Join(scenarios(), ", "))
+			return o, fmt.Errorf("there is no scenario %q, but all, %s", name, strings.Join(every, ", "))
 		}
-		fits := o.client == "" && o.guard || !s.Standbys && !s.Served
+		fits := o.client == "" && !o.noGuard || !s.Standbys && !s.Served
 		if !fits && !all {
 			return o, fmt.Errorf("--scenario %s is about what a --client does not know, and which needs the guard", name)
 		}
 		if fits {
-			o.scenarios = append(o.scenarios, s)
+			o.scenarios, o.ttls = append(o.scenarios, s), o.ttls+s.Shortest()
 		}
 	}
-	if least := time.Duration(o.ttls()) * o.ttl; o.duration < least {
+	if least := time.Duration(o.ttls) * o.ttl; o.duration < least {
 		return o, fmt.Errorf("--duration %v is too short: a fault and its end in each of %d scenarios take %d TTLs, which is %v: give that or more, or fewer scenarios",
-			o.duration, len(o.scenarios), o.ttls(), least)
+			o.duration, len(o.scenarios), o.ttls, least)
 	}
 	return o, nil
 }
@@ -115,22 +119,7 @@ func parse(args []string, out io.Writer) (o options, err error) {
 // hasLibrary reports whether there are clients of this module's library.
 func (o options) hasLibrary() bool { return o.client == "" || o.beside }
 
-// ttls is how many TTLs the shortest plans of all scenarios take together.
-func (o options) ttls() (all int) {
-	for _, s := range o.scenarios {
-		all += s.Shortest()
-	}
-	return all
-}
-
 // share is the duration of the faults of a scenario, in proportion to the shortest that it can have.
 func (o options) share(s nemesis.Scenario) time.Duration {
-	return o.duration * time.Duration(s.Shortest()) / time.Duration(o.ttls())
-}
-
-func scenarios() (all []string) {
-	for _, s := range nemesis.Scenarios {
-		all = append(all, s.Name)
-	}
-	return all
+	return o.duration * time.Duration(s.Shortest()) / time.Duration(o.ttls)
 }

@@ -70,11 +70,10 @@ func (c *processes) stop() error {
 	return fleet.Parallel(len(c.all), func(i int) error { return c.all[i].Stop(patience + slack) })
 }
 
-// daemons is how many there are.
-const daemons = 2
-
-// noClient is above the numbers of all clients.
-const noClient = 100_000
+const (
+	daemons  = 2
+	noClient = 100_000 // is above the numbers of all clients
+)
 
 // serve builds the command and starts processes of "redlock serve", each behind a relay. What it
 // returns ends them, also after an error.

@@ -155,7 +155,7 @@ func (t *trial) play(ctx context.Context, file string) (err error) {
 	t.running = &processes{log: t.history, broken: end, config: func(i int) client.Config {
 		c := client.Config{Program: t.client, Patience: patience, URLs: [2][]string{direct, relayed}[i%2],
 			Register: reg.Addr, Locks: t.locks, Names: names, Permits: permits, Seed: t.seed, TTL: t.ttl,
-			Guard: t.guard, Work: work, ClockOffset: clockOffsets[i%len(clockOffsets)]}
+			Guard: !t.noGuard, Work: work, ClockOffset: clockOffsets[i%len(clockOffsets)]}
 		if t.beside && i%2 == 0 {
 			c.Program = ""
 		}
@@ -217,30 +217,24 @@ func (t *trial) awaitGrants(ctx context.Context, since int64) error {
 	if t.hasLibrary() {
 		awaited = append(awaited, texts(t.locks)...)
 	}
-	var missing string
 	err := poll(ctx, func() (bool, error) {
 		awaited = slices.DeleteFunc(awaited, func(about string) bool { return t.history.Last(history.Granted, about) > since })
-		if len(awaited) > 0 {
-			missing = awaited[0]
-		}
 		return len(awaited) == 0, nil
 	})
 	if err != nil {
-		return fmt.Errorf("nobody gets the lock %q: %w", missing, err)
+		return fmt.Errorf("nobody gets the lock %q: %w", awaited[0], err)
 	}
 	return nil
 }
 
 // poll calls done again and again until it returns true or an error, or ctx ends.
 func poll(ctx context.Context, done func() (bool, error)) error {
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
 	for {
 		if ok, err := done(); ok || err != nil {
 			return err
 		}
 		select {
-		case <-tick.C:
+		case <-time.After(10 * time.Millisecond):
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -263,13 +257,7 @@ func readVerdict(file string, wanted [][]string) (*judge.Verdict, error) {
 
 func addr(url string) string { return strings.TrimPrefix(url, "redis://") }
 
-// ask asks node i, which must be healthy.
-func (t *trial) ask(ctx context.Context, i int, cmd string, args ...any) (any, error) {
-	primary, _ := t.serversOf(i)
-	return t.askServer(ctx, primary, cmd, args...)
-}
-
-// askServer asks on a connection of its own.
+// askServer asks a server, which must be healthy, on a connection of its own.
 func (t *trial) askServer(ctx context.Context, i int, cmd string, args ...any) (any, error) {
 	c, err := redis.DialContext(ctx, "tcp", addr(t.fleet.URLs()[i]), redis.DialReadTimeout(slack),
 		redis.DialWriteTimeout(slack))
@@ -280,9 +268,10 @@ func (t *trial) askServer(ctx context.Context, i int, cmd string, args ...any) (
 	return c.Do(cmd, args...)
 }
 
-// Flush makes node i forget everything.
-func (t *trial) Flush(ctx context.Context, i int) error {
-	_, err := t.ask(ctx, i, "FLUSHALL")
+// Flush makes a node forget everything.
+func (t *trial) Flush(ctx context.Context, node int) error {
+	primary, _ := t.serversOf(node)
+	_, err := t.askServer(ctx, primary, "FLUSHALL")
 	return err
 }
 
@@ -295,8 +284,9 @@ func (t *trial) noteLeftKeys() error {
 	defer cancel()
 	for i := range t.nodes {
 		var there []string
+		primary, _ := t.serversOf(i)
 		err := poll(ctx, func() (bool, error) {
-			keys, err := redis.Strings(t.ask(context.Background(), i, "KEYS", "*"))
+			keys, err := redis.Strings(t.askServer(context.Background(), primary, "KEYS", "*"))
 			there = left(keys)
 			return len(there) == 0, err
 		})
@@ -304,7 +294,7 @@ func (t *trial) noteLeftKeys() error {
 			return fmt.Errorf("node %d: %w", i, err)
 		}
 		for _, key := range there {
-			ttl, err := redis.Int64(t.ask(context.Background(), i, "PTTL", key))
+			ttl, err := redis.Int64(t.askServer(context.Background(), primary, "PTTL", key))
 			if err != nil {
 				return err
 			}

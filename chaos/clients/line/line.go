@@ -104,9 +104,7 @@ func serve(about string, open func(Servers) (Library, error)) error {
 		}
 		fmt.Println(answer)
 	}
-	if s.lock != nil {
-		s.answer([]string{"release"}) // who asked is gone
-	}
+	s.answer([]string{"release"}) // who asked is gone; it is out of turn without a lock
 	return requests.Err()
 }
 
@@ -135,7 +133,17 @@ func (s *session) answer(words []string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		return s.acquire(words[1], wait), nil
+		ctx, cancel := context.WithTimeout(context.Background(), wait)
+		defer cancel()
+		lock, err := s.lib.Acquire(ctx, words[1])
+		if err != nil {
+			return "failed " + oneLine(err), nil
+		}
+		s.lock = &lock
+		if lock.Token > 0 {
+			return fmt.Sprint("granted ", lock.Token), nil
+		}
+		return "granted", nil
 	case len(words) != 1 || s.lock == nil:
 	case words[0] == "held":
 		left, err := s.lock.Left(ctx)
@@ -162,20 +170,6 @@ func (s *session) answer(words []string) (string, error) {
 		return "released", nil
 	}
 	return "", fmt.Errorf("the request %q is unknown, or out of turn", words)
-}
-
-func (s *session) acquire(name string, wait time.Duration) string {
-	ctx, cancel := context.WithTimeout(context.Background(), wait)
-	defer cancel()
-	lock, err := s.lib.Acquire(ctx, name)
-	if err != nil {
-		return "failed " + oneLine(err)
-	}
-	s.lock = &lock
-	if lock.Token > 0 {
-		return fmt.Sprint("granted ", lock.Token)
-	}
-	return "granted"
 }
 
 // oneLine is the error as one line, with no more than a line may have.

@@ -42,18 +42,15 @@ type Config struct {
 	Permits  string // the name of which there are permits
 	Seed     uint64
 	TTL      time.Duration
-	Guard    bool // MemoryGuard
-
-	// Work bounds how long a lock is held, drawn evenly.
-	Work [2]time.Duration
+	Guard    bool             // MemoryGuard
+	Work     [2]time.Duration // bounds how long a lock is held, drawn evenly
 
 	// Program is a command that gives the locks instead of this module's library; empty: none. It
 	// is run by sh, in the client's process group: faults hit both.
 	Program  string
 	Patience time.Duration // how long it may take for an answer
 
-	// Over is the address of a daemon that gives the locks over HTTP; empty: none.
-	Over string
+	Over string // the address of a daemon that gives the locks over HTTP; empty: none
 	// Daemon is the path of redlock. A process that has it is the daemon, and takes no locks.
 	Daemon string
 
@@ -206,8 +203,7 @@ func reason(err error) string {
 	if err == nil {
 		return ""
 	}
-	var said refusal
-	if errors.As(err, &said) {
+	if said, is := errors.AsType[refusal](err); is {
 		return string(said)
 	}
 	for _, kind := range []struct {

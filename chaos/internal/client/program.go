@@ -17,11 +17,10 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// longestLine is how many bytes a line of a program may have, with its end.
-const longestLine = 1024
-
-// thisMoment is how long a lock is held for whose program knows no deadline.
-const thisMoment = time.Nanosecond
+const (
+	longestLine = 1024            // bytes that a line of a program may have, with its end
+	thisMoment  = time.Nanosecond // for which a lock is held whose program knows no deadline
+)
 
 // answers are what a program may say to each request, by chaos/PROTOCOL.md: as a pattern, and for the
 // error. Numbers have few enough digits for an int64, in nanoseconds.
@@ -95,12 +94,8 @@ func (p *program) read(out io.Reader) {
 // returns nothing once anything went wrong.
 func (p *program) ask(request string, extra time.Duration) (verb, rest string) {
 	asked, _, _ := strings.Cut(request, " ")
-	select {
-	case line, ok := <-p.lines:
-		if ok {
-			p.broken("said %q without being asked; it answers each request by one line", line)
-		}
-	default:
+	if len(p.lines) > 0 {
+		p.broken("said %q without being asked; it answers each request by one line", <-p.lines)
 	}
 	if p.err != nil {
 		return "", ""

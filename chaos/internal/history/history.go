@@ -33,13 +33,11 @@ const (
 
 	Downgrading Kind = "downgrading" // Downgrade is about to be called: from here on the holder is a reader
 	Downgraded  Kind = "downgraded"  // it has returned: Text, if that was an error
+
+	Ready Kind = "ready" // it has its locks of a program, or a daemon: what that says it is, in Text
 )
 
-// Ready is the event of a client that asks a program of another library for its locks: what that
-// says it is, in Text.
-const Ready Kind = "ready"
-
-// OverHTTP is the Text of Ready where that is "redlock serve".
+// OverHTTP is the Text of Ready of a client that has its locks of "redlock serve".
 const OverHTTP = "redlock serve"
 
 // The events of the register, the nemesis and the servers.

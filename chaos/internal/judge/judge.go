@@ -59,10 +59,6 @@ func (v Violation) String() string {
 	return fmt.Sprintf("%s: %q: %s", v.Rule, v.Name, v.Text)
 }
 
-// searchLimit bounds the search of the rule mutex. What it has not decided by then is reported as
-// undecided, not as violated.
-const searchLimit = 30 * time.Second
-
 // History applies all rules. wanted are groups of kinds of faults; a run that has seen none of a
 // group has shown nothing.
 func History(events []history.Event, wanted [][]string) (*Verdict, error) {
@@ -76,7 +72,7 @@ func History(events []history.Event, wanted [][]string) (*Verdict, error) {
 	v.overlaps(locks)
 	v.tooMany(all)
 	v.wrongTokens(locks)
-	v.searchMutex(locks, searchLimit)
+	v.searchMutex(locks)
 	v.lateWrites(events, all)
 	v.missing(events, all, wanted)
 	slices.SortStableFunc(v.Violations, func(a, b Violation) int {

@@ -44,10 +44,10 @@ const (
 	again  = 20
 )
 
-// searchMutex looks for a mutex that could have answered as the lock did. All searches together
-// take about as long as limit at most.
-func (v *Verdict) searchMutex(locks map[string][]*history.Acquisition, limit time.Duration) {
-	end := time.Now().Add(limit)
+// searchMutex looks for a mutex that could have answered as the lock did. What it has not decided after
+// half a minute is reported as undecided, not as violated.
+func (v *Verdict) searchMutex(locks map[string][]*history.Acquisition) {
+	end := time.Now().Add(30 * time.Second)
 	for key, granted := range locks {
 		granted = slices.Clone(granted)
 		slices.SortStableFunc(granted, func(a, b *history.Acquisition) int {

@@ -21,7 +21,6 @@ type Outage struct {
 // A watcher goes through a history from moment to moment.
 type watcher struct {
 	moments []moment
-	start   int64
 
 	asking  map[*history.Acquisition]bool
 	holders map[string]int // of a name, or of one of its permits
@@ -75,16 +74,14 @@ func longestOutage(events []history.Event, all []*history.Acquisition) Outage {
 		}
 	}
 	slices.SortStableFunc(w.moments, func(a, b moment) int { return cmp.Compare(a.at, b.at) })
-	if len(events) > 0 {
-		w.start = events[0].At
-	}
-	now := w.start
-	for _, m := range w.moments {
-		if m.at != now {
-			w.pass(now, m.at)
+	for i, m := range w.moments {
+		if i > 0 && w.moments[i-1].at < m.at {
+			w.pass(w.moments[i-1].at, m.at)
 		}
 		m.change()
-		now = m.at
+	}
+	if w.longest.For > 0 {
+		w.longest.From -= time.Duration(events[0].At)
 	}
 	return w.longest
 }
@@ -118,7 +115,7 @@ func (w *watcher) pass(from, to int64) {
 	for _, name := range slices.Sorted(maps.Keys(waiting)) { // or a tie would be settled by chance
 		o, ok := w.open[name]
 		if !ok {
-			o = Outage{Name: name, From: time.Duration(from - w.start)}
+			o = Outage{Name: name, From: time.Duration(from)}
 		}
 		o.For += time.Duration(to - from)
 		w.open[name] = o

@@ -79,12 +79,7 @@ func (v *Verdict) count(events []history.Event, all []*history.Acquisition) {
 			}
 		}
 	}
-	v.countTogether(all)
 	v.Outage = longestOutage(events, all)
-}
-
-// countTogether counts the readers that came while another had the lock.
-func (v *Verdict) countTogether(all []*history.Acquisition) {
 	for _, held := range byKey(all) {
 		readers := slices.DeleteFunc(partsOf(held), func(p part) bool { return !p.relied.Shared })
 		for range check.Overlaps(readers, func(p part) check.Hold {
@@ -95,7 +90,9 @@ func (v *Verdict) countTogether(all []*history.Acquisition) {
 	}
 }
 
-// missing finds what the run has not shown: a run in which nothing happens violates nothing.
+// missing finds what the run has not shown: a run in which nothing happens violates nothing. Names
+// and kinds of locks that were asked for must have been granted in the calm at the end, unless the run
+// was broken off before.
 func (v *Verdict) missing(events []history.Event, all []*history.Acquisition, wanted [][]string) {
 	if v.Granted == 0 {
 		v.found(Evidence, "", 0, "no lock was granted")
@@ -108,12 +105,6 @@ func (v *Verdict) missing(events []history.Event, all []*history.Acquisition, wa
 			v.found(Evidence, "", 0, "there was no fault of kind %s", strings.Join(group, ", "))
 		}
 	}
-	v.neverGranted(events, all)
-}
-
-// neverGranted finds the names and the kinds of locks that were asked for, and not granted in the
-// calm at the end. It finds none in a run that was broken off before.
-func (v *Verdict) neverGranted(events []history.Event, all []*history.Acquisition) {
 	began := slices.IndexFunc(events, func(e history.Event) bool { return e.Kind == history.Calm })
 	if began < 0 {
 		return
@@ -127,7 +118,7 @@ func (v *Verdict) neverGranted(events []history.Event, all []*history.Acquisitio
 	}
 	for _, about := range slices.Sorted(maps.Keys(granted)) {
 		if !granted[about] {
-			v.found(Evidence, about, calm, "nobody got this lock, or one of this kind, after all faults were healed")
+			v.found(Evidence, about, calm, "nobody got the lock after all faults were healed")
 		}
 	}
 }

@@ -21,16 +21,15 @@ import (
 
 // A World is all that a plan can break.
 type World struct {
-	Fleet   fleet.Fleet
-	Writes  []fleet.Persistence
-	Relays  []*relay.Relay // one a node, or none
-	Clients Processes
-	Daemons Processes      // of "redlock serve"
-	Answers []*relay.Relay // one a daemon
-	Servers Servers
-	Log     *history.Log
-	// Quarantine is how long a node that forgot has no vote, counted from the end of the fault.
-	Quarantine time.Duration
+	Fleet      fleet.Fleet
+	Writes     []fleet.Persistence
+	Relays     []*relay.Relay // one a node, or none
+	Clients    Processes
+	Daemons    Processes      // of "redlock serve"
+	Answers    []*relay.Relay // one a daemon
+	Servers    Servers
+	Log        *history.Log
+	Quarantine time.Duration // for which a node that forgot has no vote, from the end of the fault
 }
 
 // Processes are what a plan breaks beside servers. Calls for one of them never overlap.
@@ -64,7 +63,6 @@ func Run(ctx context.Context, plan Plan, w World) error {
 				}
 				if errs[i] = w.play(ctx, step); errs[i] != nil {
 					cancel()
-					return
 				}
 			}
 		})
@@ -85,7 +83,7 @@ func (w World) play(ctx context.Context, s Step) error {
 		return fmt.Errorf("nemesis: %v: %w", s, err)
 	}
 	e := history.Event{At: began, Kind: history.Fault, Name: s.Kind, Text: s.String()}
-	if struck(s.Kind) == nodes {
+	if profiles[s.Kind].of == nodes {
 		e.Nodes = s.Victims
 	}
 	w.Log.Add(e)
@@ -107,7 +105,7 @@ type action func(ctx context.Context, i int) error
 func (w World) actions(s Step) (inject, heal action) {
 	done := func(context.Context, int) error { return nil }
 	processes, relays := w.Clients, w.Relays
-	if struck(s.Kind) == daemons {
+	if profiles[s.Kind].of == daemons {
 		processes, relays = w.Daemons, w.Answers
 	}
 	switch s.Kind {
@@ -136,11 +134,10 @@ func (w World) actions(s Step) (inject, heal action) {
 }
 
 func (w World) restart(ctx context.Context, i int) error {
-	memory := fleet.Kept
 	if w.Writes[i] == fleet.None {
-		memory = fleet.Lost
+		return w.Fleet.Restart(ctx, i, fleet.Lost)
 	}
-	return w.Fleet.Restart(ctx, i, memory)
+	return w.Fleet.Restart(ctx, i, fleet.Kept)
 }
 
 // sleep reports whether it slept to the end.

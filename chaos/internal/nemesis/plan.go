@@ -6,7 +6,6 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -49,7 +48,7 @@ type profile struct {
 	// numbers are how many victims there may be; one that is listed twice comes twice as often. It
 	// is a minority mostly, and sometimes not. Without numbers, it is a bare majority.
 	numbers []int
-	of      string     // nodes if it is empty
+	of      string
 	lasts   [2]float64 // in TTLs; zero: it is undone at once
 	by      [2]float64 // of a delay, in TTLs
 	// forgets says that the nodes have no vote for a while when the fault is over: a server that was
@@ -57,34 +56,28 @@ type profile struct {
 	forgets bool
 }
 
-// everyone is more than there are.
-const everyone = 1000
-
 var profiles = map[Kind]profile{
-	PauseServer:     {numbers: []int{1, 1, 2, 2, 3}, lasts: [2]float64{0.1, 1.5}},
-	KillServer:      {numbers: []int{1, 1, 1, 2, 2, 3}, lasts: [2]float64{0, 0.5}, forgets: true},
-	RestartMajority: {forgets: true},
-	PowerFailure:    {numbers: []int{everyone}, forgets: true},
-	Flush:           {numbers: []int{1, 1, 3}, forgets: true},
-	FailOver:        {numbers: []int{1, 3, 3, 5}, lasts: [2]float64{1.5, 5}, forgets: true},
+	PauseServer:     {numbers: []int{1, 1, 2, 2, 3}, of: nodes, lasts: [2]float64{0.1, 1.5}},
+	KillServer:      {numbers: []int{1, 1, 1, 2, 2, 3}, of: nodes, lasts: [2]float64{0, 0.5}, forgets: true},
+	RestartMajority: {of: nodes, forgets: true},
+	PowerFailure:    {numbers: []int{1000}, of: nodes, forgets: true}, // more than there are
+	Flush:           {numbers: []int{1, 1, 3}, of: nodes, forgets: true},
+	FailOver:        {numbers: []int{1, 3, 3, 5}, of: nodes, lasts: [2]float64{1.5, 5}, forgets: true},
 	PauseClient:     {numbers: []int{1, 1, 2}, of: clients, lasts: [2]float64{1.1, 2.5}},
 	KillClient:      {numbers: []int{1}, of: clients},
-	Reset:           {numbers: ofNetwork},
-	DropRequests:    {numbers: ofNetwork, lasts: oneWay},
-	DropReplies:     {numbers: ofNetwork, lasts: oneWay},
-	DelayRequests:   {numbers: ofNetwork, lasts: oneWay, by: aVote},
-	DelayReplies:    {numbers: ofNetwork, lasts: oneWay, by: aVote},
-	HoldRequests:    {numbers: ofNetwork, lasts: oneWay},
-	HoldReplies:     {numbers: ofNetwork, lasts: oneWay},
+	Reset:           {numbers: ofNetwork, of: nodes},
+	DropRequests:    {numbers: ofNetwork, of: nodes, lasts: oneWay},
+	DropReplies:     {numbers: ofNetwork, of: nodes, lasts: oneWay},
+	DelayRequests:   {numbers: ofNetwork, of: nodes, lasts: oneWay, by: aVote},
+	DelayReplies:    {numbers: ofNetwork, of: nodes, lasts: oneWay, by: aVote},
+	HoldRequests:    {numbers: ofNetwork, of: nodes, lasts: oneWay},
+	HoldReplies:     {numbers: ofNetwork, of: nodes, lasts: oneWay},
 	PauseDaemon:     {numbers: []int{1, 1, 2}, of: daemons, lasts: [2]float64{0.3, 2.5}},
 	KillDaemon:      {numbers: []int{1, 1, 2}, of: daemons},
 	EndDaemon:       {numbers: []int{1}, of: daemons},
 	DelayAnswers:    {numbers: []int{1, 2}, of: daemons, lasts: [2]float64{1, 2.5}, by: [2]float64{0.1, 1.5}}, // also to when what they say is over
 	HoldAnswers:     {numbers: []int{1, 2}, of: daemons, lasts: [2]float64{0.3, 2}},
 }
-
-// struck is what a fault happens to.
-func struck(k Kind) string { return cmp.Or(profiles[k].of, nodes) }
 
 var (
 	ofNetwork = []int{1, 1, 2, 2, 3, 5}
@@ -102,7 +95,7 @@ type Step struct {
 }
 
 func (s Step) String() string {
-	text := fmt.Sprintf("%7.3fs %s %s %v", s.At.Seconds(), s.Kind, struck(s.Kind), s.Victims)
+	text := fmt.Sprintf("%7.3fs %s %s %v", s.At.Seconds(), s.Kind, profiles[s.Kind].of, s.Victims)
 	if s.By > 0 {
 		text += fmt.Sprintf(" by %v", s.By)
 	}
@@ -115,14 +108,13 @@ func (s Step) String() string {
 // A Plan is what happens in each lane, in order.
 type Plan [][]Step
 
-func (p Plan) String() string {
+func (p Plan) String() (text string) {
 	steps := slices.Concat(p...)
 	slices.SortStableFunc(steps, func(a, b Step) int { return cmp.Compare(a.At, b.At) })
-	var b strings.Builder
 	for _, s := range steps {
-		fmt.Fprintln(&b, s)
+		text += fmt.Sprintln(s)
 	}
-	return b.String()
+	return text
 }
 
 // A Setting is the size of the world that a plan is for.
@@ -191,7 +183,7 @@ func (d *draw) kind(kinds []Kind) Kind {
 // step draws the victims of a fault, in order, and how long it lasts.
 func (d *draw) step(k Kind) Step {
 	p, s := profiles[k], Step{Kind: k}
-	n, all := d.Nodes/2+1, map[string]int{nodes: d.Nodes, clients: d.Clients, daemons: d.Daemons}[struck(k)]
+	n, all := d.Nodes/2+1, map[string]int{nodes: d.Nodes, clients: d.Clients, daemons: d.Daemons}[p.of]
 	if len(p.numbers) > 0 {
 		n = p.numbers[d.rand.IntN(len(p.numbers))]
 	}

@@ -12,17 +12,11 @@ type Scenario struct {
 	About string
 	Lanes []Lane
 
-	// Persistence of the nodes; it is repeated if there are more of them. Default: none.
-	Persistence []fleet.Persistence
-	// Relayed clients reach the servers through relays.
-	Relayed bool
-	// Standbys has each node be two servers. Every second client loses sight of one that has given
-	// way.
-	Standbys bool
-	// Served has every second client take its locks over HTTP, of a daemon.
-	Served bool
-	// Busy clients hold their locks for most of a TTL.
-	Busy bool
+	Persistence []fleet.Persistence // of the nodes; repeated if there are more of them; nil: none
+	Relayed     bool                // clients reach the servers through relays
+	Standbys    bool                // of all nodes; every second client loses sight of a primary
+	Served      bool                // every second client takes its locks over HTTP, of a daemon
+	Busy        bool                // clients hold their locks for most of a TTL
 }
 
 // A Lane is a series of faults, one at a time.
@@ -93,12 +87,12 @@ func (s Scenario) Wanted() (groups [][]string) {
 }
 
 // ByName returns the scenario of that name.
-func ByName(name string) (Scenario, bool) {
+func ByName(name string) (s Scenario, ok bool) {
 	i := slices.IndexFunc(Scenarios, func(s Scenario) bool { return s.Name == name })
-	if i < 0 {
-		return Scenario{}, false
+	if i >= 0 {
+		s = Scenarios[i]
 	}
-	return Scenarios[i], true
+	return s, i >= 0
 }
 
 // Writes is the persistence of n nodes.
