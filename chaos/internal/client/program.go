@@ -22,8 +22,8 @@ const (
 	thisMoment  = time.Nanosecond // for which a lock is held whose program knows no deadline
 )
 
-// answers are what a program may say to each request, by chaos/PROTOCOL.md: as a pattern, and for the
-// error. Numbers have few enough digits for an int64, in nanoseconds.
+// answers are what a program may say to each request, by chaos/PROTOCOL.md: as a pattern, and for
+// the error. Numbers have few enough digits for an int64, in nanoseconds.
 var answers = map[string]struct {
 	form *regexp.Regexp
 	text string

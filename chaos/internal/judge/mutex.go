@@ -44,8 +44,8 @@ const (
 	again  = 20
 )
 
-// searchMutex looks for a mutex that could have answered as the lock did. What it has not decided after
-// half a minute is reported as undecided, not as violated.
+// searchMutex looks for a mutex that could have answered as the lock did. What it has not decided
+// after half a minute is reported as undecided, not as violated.
 func (v *Verdict) searchMutex(locks map[string][]*history.Acquisition) {
 	end := time.Now().Add(30 * time.Second)
 	for key, granted := range locks {

@@ -91,8 +91,8 @@ func (v *Verdict) count(events []history.Event, all []*history.Acquisition) {
 }
 
 // missing finds what the run has not shown: a run in which nothing happens violates nothing. Names
-// and kinds of locks that were asked for must have been granted in the calm at the end, unless the run
-// was broken off before.
+// and kinds of locks that were asked for must have been granted in the calm at the end, unless the
+// run was broken off before.
 func (v *Verdict) missing(events []history.Event, all []*history.Acquisition, wanted [][]string) {
 	if v.Granted == 0 {
 		v.found(Evidence, "", 0, "no lock was granted")

@@ -75,7 +75,7 @@ var profiles = map[Kind]profile{
 	PauseDaemon:     {numbers: []int{1, 1, 2}, of: daemons, lasts: [2]float64{0.3, 2.5}},
 	KillDaemon:      {numbers: []int{1, 1, 2}, of: daemons},
 	EndDaemon:       {numbers: []int{1}, of: daemons},
-	DelayAnswers:    {numbers: []int{1, 2}, of: daemons, lasts: [2]float64{1, 2.5}, by: [2]float64{0.1, 1.5}}, // also to when what they say is over
+	DelayAnswers:    {numbers: []int{1, 2}, of: daemons, lasts: [2]float64{1, 2.5}, by: [2]float64{0.1, 1.5}}, // also till what they say is over
 	HoldAnswers:     {numbers: []int{1, 2}, of: daemons, lasts: [2]float64{0.3, 2}},
 }
 
