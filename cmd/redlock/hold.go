@@ -30,8 +30,7 @@ pipes to its input and output. redlock writes JSON, an object a line:
 "held" says that the program has the lock, and "renewed" comes every third of the TTL. "warning"
 comes when renewals fail and half of the TTL is left (--ttl 4s or more): time to save the work,
 which may go on. "stop" says that the work must end: the lock is lost or cannot be renewed in
-time, or redlock got a signal. Skip other events: later
-versions may have more.
+time, or redlock got a signal. Skip other events: later versions may have more.
 
 After each line the work may go on for remaining_ms. Then it must have ended, even without a
 "stop", because redlock may have been killed. If the output ends, stop at once.
