@@ -127,7 +127,7 @@ func (h *holdCommand) run(c *cobra.Command, names []string) error {
 	case errors.Is(released, redlock.ErrLost):
 		return &exitError{code: exitLost, err: fmt.Errorf("%w; the work had not ended by then", released)}
 	case released != nil && !errors.Is(released, redlock.ErrSameServer): // which was told
-		return fmt.Errorf("%w; the lock expires within %v", released, h.ttl)
+		h.warn(fmt.Sprintf("%v; the lock expires within %v", released, h.ttl)) // the work was protected
 	}
 	return nil
 }
