@@ -66,59 +66,61 @@ func (v *visit) run(ctx context.Context) {
 	v.add(Finding{Warning, checkReach, err.Error(), "it has no vote, and one more failure weighs more", "mend what it says; else see that it runs, and that the URL and the network are right"})
 }
 
-// examine asks everything. Its error is the connection's.
+// examine asks everything. Its error is the connection's, and what was found until then stays.
 func (v *visit) examine() error {
 	if err := v.latency(); err != nil {
 		return err
 	}
-	if err := v.inquire(); err != nil {
+	if err := v.introduce(); err != nil {
 		return err
 	}
-	for _, judge := range []func(){v.identity, v.standby, v.memory, v.guard} {
-		if !v.unfit {
-			judge()
-		}
+	if v.identity(); v.unfit {
+		v.transport()
+		return nil
 	}
-	if !v.unfit {
-		if err := v.rights(); err != nil {
-			return err
-		}
-	}
-	v.transport()
-	return nil
-}
-
-// inquire asks what every server is asked but for the time and the rights.
-func (v *visit) inquire() error {
-	commands := [][]any{
-		{"ROLE"}, {"CLUSTER", "INFO"}, {"CLIENT", "ID"}, {"SCRIPT", "EXISTS", "0"}, {"ACL", "WHOAMI"},
-		{"GET", v.epochKey()}, {"PTTL", v.epochKey()}, {"GET", record.PrimaryKey},
-	}
-	for _, section := range []string{"server", "replication", "persistence", "memory", "stats"} {
-		commands = append(commands, []any{"INFO", section})
+	questions := [][]any{{"ACL", "WHOAMI"}, {"GET", v.epochKey()}, {"PTTL", v.epochKey()}, {"GET", record.PrimaryKey}}
+	for _, section := range []string{"persistence", "memory", "stats"} {
+		questions = append(questions, []any{"INFO", section})
 	}
 	for _, name := range []string{"appendonly", "appendfsync", "save", "maxmemory-policy", "maxmemory", "min-replicas-to-write", "repl-backlog-ttl"} {
-		commands = append(commands, []any{"CONFIG", "GET", name})
+		questions = append(questions, []any{"CONFIG", "GET", name})
 	}
+	if err := v.inquire(questions...); err != nil {
+		return err
+	}
+	v.standby()
+	v.memory()
+	v.guard()
+	err := v.rights()
+	v.transport()
+	return err
+}
+
+// introduce asks which server it is, of which kind.
+func (v *visit) introduce() error {
 	v.answers = map[string]*question{}
+	err := v.inquire([]any{"ROLE"}, []any{"CLUSTER", "INFO"}, []any{"CLIENT", "ID"}, []any{"SCRIPT", "EXISTS", "0"},
+		[]any{"INFO", "server"}, []any{"INFO", "replication"})
+	v.runID = v.info("server")["run_id"]
+	if err != nil || v.runID != "" || v.answers["INFO server"].err != "" {
+		return err
+	}
+	// As package pool: in scripts it may have one.
+	script := newQuestion("EVAL", "return string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or ''", 0)
+	err = v.ask(script)
+	v.runID = script.text()
+	return err
+}
+
+// inquire asks the questions in one packet, and keeps the answers.
+func (v *visit) inquire(questions ...[]any) error {
 	var all []*question
-	for _, words := range commands {
+	for _, words := range questions {
 		q := newQuestion(words...)
 		v.answers[strings.TrimSuffix(fmt.Sprintln(words...), "\n")] = q
 		all = append(all, q)
 	}
-	if err := v.ask(all...); err != nil {
-		return err
-	}
-	v.runID = v.info("server")["run_id"]
-	if v.runID != "" || v.answers["INFO server"].err != "" {
-		return nil
-	}
-	// As package pool: in scripts it may have one.
-	script := newQuestion("EVAL", "return string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or ''", 0)
-	err := v.ask(script)
-	v.runID = script.text()
-	return err
+	return v.ask(all...)
 }
 
 // epochKey returns the key of the epoch record.
