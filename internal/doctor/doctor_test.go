@@ -228,6 +228,9 @@ func TestAServerThatHangsDoesNotHoldUpTheReport(t *testing.T) {
 		r := three(t, healthy().but(command, nil), s)
 		assert.Equal(t, 2, r.Answered, command)
 		assert.Contains(t, find(r.Nodes[0].Findings, checkReach).Found, "does not answer within 50ms", command)
+		if command == "ACL WHOAMI" {
+			assert.NotEmpty(t, find(r.Nodes[0].Findings, checkVersion), "what it said until then stays")
+		}
 		assert.True(t, r.Nodes[1].Answered)
 	}
 }
