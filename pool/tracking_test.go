@@ -222,14 +222,14 @@ func TestConnectionsOfADialFunctionGiveHints(t *testing.T) {
 func TestTheListenersDialIsItsOwn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	hang := make(chan struct{})
+	address, hang := r.Addr(), make(chan struct{}) // a dial outlives the rig, which has no address then
 	var dialled atomic.Int64
 	dials := func(n int64) { eventually(t, func() bool { return dialled.Load() == n }, fmt.Sprint("dial ", n)) }
 	n, err := FromDial("dial", func(context.Context) (redis.Conn, error) {
 		if dialled.Add(1) > 1 {
 			<-hang
 		}
-		return redis.Dial("tcp", r.Addr())
+		return redis.Dial("tcp", address)
 	}, DialTimeout(time.Hour))
 	require.NoError(t, err)
 	defer n.Close()
