@@ -56,7 +56,7 @@ func TestTheScaleIsComputedFromWhatIsMeasured(t *testing.T) {
 	ours := cells(benchmarks, func(first string) bool { return first == "redquorum" })
 	steady, million := ours[0], ours[len(ours)-1]
 	assert.Equal(t, fmt.Sprintf("%g µs", clientCycle), steady[6], "client CPU of the first table")
-	assert.Equal(t, []string{fmt.Sprintf("%.2f kB", clientMemory/1000), "187 B"}, million[3:5], "memory of a million locks")
+	assert.Equal(t, []string{fmt.Sprintf("%g B", clientMemory), "187 B"}, million[3:5], "memory of a million locks")
 	assert.Contains(t, benchmarks, "57,000 times a second")
 	assert.Equal(t, math.Ceil(number(t, million[5])/100/57_000*1e6), clientRenewal)
 	for _, formula := range []string{
