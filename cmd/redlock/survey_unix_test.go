@@ -143,7 +143,9 @@ func TestAReleaseFromThePage(t *testing.T) {
 	body, err := json.Marshal(map[string]any{"name": "job", "confirm": "job", "seen": []string{locks["job"].Holder}})
 	tr.NoError(t, err)
 	assert.Equal(t, http.StatusOK, v.told("POST", path, string(body), &told))
-	assert.Equal(t, "job: deleted on 5 of 5 servers", told.Done)
+	// When a majority lacks the key, the holder itself deletes what is left.
+	assert.Regexp(t, "^job: deleted on [345] of 5 servers$", told.Done)
+	deleted := told.Done
 	for _, u := range f.URLs() {
 		assert.Empty(t, has(t, u, "job"))
 	}
@@ -155,7 +157,7 @@ func TestAReleaseFromThePage(t *testing.T) {
 	}
 	log := v.stderr.String()
 	if runtime.GOOS == "linux" {
-		assert.Contains(t, log, fmt.Sprintf("release by force of job, asked for by \"process %d of user %d\": job: deleted on 5 of 5", os.Getpid(), os.Getuid()))
+		assert.Contains(t, log, fmt.Sprintf("release by force of job, asked for by \"process %d of user %d\": %s", os.Getpid(), os.Getuid(), deleted))
 	}
 	assert.Contains(t, log, "release by force of read, asked for by")
 	assert.NotContains(t, log, lock.Value()[:12])
