@@ -643,7 +643,7 @@ func (w *world) arrive(c *caller) {
 // downgrade has a writer become a reader.
 func (w *world) downgrade(c *caller, ask *core.Caller) {
 	p := c.process
-	c.reads = true
+	c.reads = !w.variant.writesOn
 	p.key.Downgrade(c.hold, ask, p.local(w.now))
 	w.carry(p)
 }
