@@ -91,6 +91,22 @@ func TestDocumentsNameWhatIsThere(t *testing.T) {
 	}
 }
 
+// TestDocumentsNameTestsThatAreThere, so that the evidence for a promise can be run.
+func TestDocumentsNameTestsThatAreThere(t *testing.T) {
+	t.Parallel()
+	tests := map[string]bool{}
+	for _, path := range readme.Files(t, "_test.go") {
+		for _, found := range regexp.MustCompile(`(?m)^func (Test\w+|Benchmark\w+)\(`).FindAllStringSubmatch(read(t, path), -1) {
+			tests[found[1]] = true
+		}
+	}
+	for _, d := range readme.Documents(t) {
+		for _, found := range regexp.MustCompile("`((?:Test|Benchmark)[A-Z]\\w+)`").FindAllStringSubmatch(d.Text, -1) {
+			assert.True(t, tests[found[1]], "%s names %s, which is not there", d.Path, found[1])
+		}
+	}
+}
+
 // anchors returns what a link can have behind # for each heading.
 func anchors(markdown string) (all []string) {
 	for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(markdown, -1) {
