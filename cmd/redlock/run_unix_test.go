@@ -542,6 +542,57 @@ func TestRedlockThatIsKilledTakesItsCommandWithIt(t *testing.T) {
 	}
 }
 
+// TestADeadWardenIsReplaced: the second one ends the command of a redlock that is stopped.
+func TestADeadWardenIsReplaced(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	l := client(t, f, redlock.TTL(endless), redlock.Renew(false))
+	for name, words := range map[string][]string{"in our group": {self(t)}, "in a group of its own": {"timeout", "60", self(t)}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "oracle")
+			p := command(t, f.URLs(), append([]string{"run", "--ttl", "3s", t.Name(), "--"}, words...)...).role("hold", file).begin(t)
+			p.says(t, "held")
+			first := wardenOf(t, p.Process.Pid)
+			tr.Positive(t, first)
+			tr.NoError(t, syscall.Kill(first, syscall.SIGKILL))
+			eventually(t, "another is there", func() bool {
+				second := wardenOf(t, p.Process.Pid)
+				return second > 0 && second != first && signalsIgnored(t, second)
+			})
+			p.signal(t, syscall.SIGSTOP)
+			lock, err := l.Acquire(t.Context(), t.Name())
+			tr.NoError(t, err)
+			endedBefore(t, file, grantedAt(t, f, lock))
+			tr.NoError(t, lock.Release(t.Context()))
+		})
+	}
+}
+
+// wardenOf returns the living warden of a run of redlock, or 0.
+func wardenOf(t *testing.T, pid int) int {
+	t.Helper()
+	out, _ := exec.Command("ps", "-e", "-o", "pid=,ppid=,stat=,args=").Output()
+	for line := range strings.Lines(string(out)) {
+		f := strings.Fields(line)
+		if len(f) > 4 && f[1] == strconv.Itoa(pid) && !strings.HasPrefix(f[2], "Z") && f[4] == "__warden" {
+			warden, err := strconv.Atoi(f[0])
+			tr.NoError(t, err)
+			return warden
+		}
+	}
+	return 0
+}
+
+// signalsIgnored reports whether a warden ignores SIGTERM: it reads its orders from then on, which are in
+// its pipe.
+func signalsIgnored(t *testing.T, pid int) bool {
+	t.Helper()
+	out, _ := exec.Command("ps", "-o", "ignored=", "-p", strconv.Itoa(pid)).Output()
+	mask, _ := strconv.ParseUint(strings.TrimSpace(string(out)), 16, 64)
+	return mask&(1<<(uint(syscall.SIGTERM)-1)) != 0
+}
+
 // TestALossIsToldInTheServersWords, of run and hold, where renewals are refused.
 func TestALossIsToldInTheServersWords(t *testing.T) {
 	t.Parallel()

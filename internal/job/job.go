@@ -7,13 +7,20 @@
 // Windows a job object. The warden, a second process of this program, kills all that is in it when the
 // lease is over, even if this process is stopped or dead (warden.go).
 //
+// The command begins behind a gate. Its process first runs this program, in the command's group, and
+// waits (gate_unix.go; on Windows it is suspended). When the warden has confirmed that it has the
+// process, this process looks at the lock again and sends the deadline, and the gate becomes the command
+// unless the deadline has passed. So no pause of any of the three starts a command late, and a process
+// that ends early leaves none behind.
+//
 //	held ──lock lost, or too little left──▶ SIGTERM ──KillAfter──▶ SIGKILL ──Margin──▶ end of the lock
 //
-// A program that imports this package is a warden if it is started with the one argument
-// "__warden": see init.
+// A program that imports this package is a warden or a gate if its first argument is "__warden" or
+// "__gate": see init.
 package job
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -76,10 +83,13 @@ type change struct {
 	stopped syscall.Signal
 }
 
+// startLimit is how long the first warden may take to start, on a machine that is busy.
+const startLimit = 30 * time.Second
+
 // New makes ready for a command, before there is a lock. Signals that come from here on end the
 // waiting for the lock, or go to the command.
 func New(c Command) (*Job, error) {
-	w, err := startWarden()
+	w, err := startWarden(0, startLimit)
 	if err != nil {
 		return nil, err
 	}
@@ -119,22 +129,66 @@ func (j *Job) Run(lock *redlock.Lock, env []string) (Result, error) {
 	for _, s := range groupSignals {
 		j.notify(s)
 	}
-	j.lease = newLease(lock, j.command, j.warden.allow)
+	if j.warden.ended() { // while this process waited for the lock
+		w, err := startWarden(0, startLimit)
+		if err != nil {
+			return Result{Swept: true}, err
+		}
+		j.warden.dismiss()
+		j.warden = w
+	}
+	j.lease = newLease(lock, j.command, func(until clock.Instant) { j.warden.allow(until) })
 	defer j.lease.stop()
 	if !j.lease.renewed() {
-		return Result{Swept: true}, fmt.Errorf("the command was not started: %w: too little was left of it", redlock.ErrLost)
+		return Result{Swept: true}, j.notStarted()
 	}
 	defer j.finish()
 	if err := j.start(env); err != nil {
 		return Result{Swept: true}, err
 	}
+	if err := j.admit(); err != nil {
+		j.abort()
+		return Result{Swept: true}, err
+	}
 	result := Result{Code: j.watch()}
+	if err := j.refusal(); err != nil {
+		return Result{Swept: true}, err
+	}
 	result.Swept = j.sweep()
 	if j.lease.lost == nil && j.warden.killed && result.Code == SignalCode(syscall.SIGKILL) {
-		j.lease.lose("no renewal was seen in time")
+		j.lease.lose(j.lease.asLost("no renewal was seen in time"))
 	}
 	result.Lost = j.lease.lost
 	return result, nil
+}
+
+// admit opens the gate. It waits for the warden to know the command, and then looks at the lock again:
+// this process may have been paused for any time since it looked last. A pause after this look does no
+// harm, because the gate has the deadline, too.
+func (j *Job) admit() error {
+	if !j.warden.says(knows, j.lease.left()) {
+		if j.warden.killed {
+			return j.notStarted()
+		}
+		return errors.New("the command was not started: the process that watches over it has ended, or does not answer")
+	}
+	if j.lease.lock.Context().Err() != nil || !j.lease.renewed() {
+		return j.notStarted()
+	}
+	j.open(onMachine(j.lease.until))
+	return nil
+}
+
+// abort ends the process that waits at the gate.
+func (j *Job) abort() {
+	j.kill()
+	for !(<-j.changes).ended {
+	}
+}
+
+// notStarted is the error of a command for which too little was left of its lock.
+func (j *Job) notStarted() error {
+	return fmt.Errorf("the command was not started: %w: too little was left of it", redlock.ErrLost)
 }
 
 // Linger keeps the lock for a while after the command has ended, or until this process gets one
@@ -156,14 +210,14 @@ func (j *Job) Linger(lock *redlock.Lock, d time.Duration) bool {
 
 // watch returns the command's exit code when it has ended, by itself or because the lock was lost.
 func (j *Job) watch() int {
-	lost := j.lease.lock.Context().Done()
+	lost, words := j.lease.lock.Context().Done(), j.warden.words
 	for {
 		select {
 		case s := <-j.signals:
 			j.forward(s.(syscall.Signal))
 		case <-lost:
 			lost = nil
-			j.end()
+			j.end(j.lease.late())
 		case <-j.command.Renewed:
 			if j.lease.lost == nil {
 				j.lease.renewed()
@@ -171,9 +225,13 @@ func (j *Job) watch() int {
 		case <-j.lease.due:
 			switch {
 			case j.lease.lost == nil && !j.lease.renewed():
-				j.end()
+				j.end(j.lease.late())
 			case j.lease.over():
 				j.kill()
+			}
+		case word, more := <-words:
+			if j.warden.hear(word, more); !more {
+				words = j.replaceWarden()
 			}
 		case c := <-j.changes:
 			j.changed(c)
@@ -184,13 +242,31 @@ func (j *Job) watch() int {
 	}
 }
 
-// end asks the command to end, because the lock is lost. It is killed when its time is over, or at once
-// if it cannot be asked.
-func (j *Job) end() {
+// replaceWarden starts another warden instead of one that has ended, and returns the channel of its
+// words, or nil if there is none. Until it is there the command has only this process, so this process
+// waits no longer than the command may live. Without a second process the command is ended: if this one
+// were stopped, too, the command would outlive its lock.
+func (j *Job) replaceWarden() <-chan byte {
+	if j.warden.killed { // the command as well
+		return nil
+	}
+	w, err := j.anotherWarden()
+	if err != nil {
+		j.end(fmt.Errorf("redlock: %q: the process that watches over the command has ended, and no other could be started: %w", j.lease.lock.Name(), err))
+		return nil
+	}
+	j.warden.dismiss()
+	j.warden = w
+	return w.words
+}
+
+// end asks the command to end, because the lock is lost, or for the other reason. The command is killed
+// when its time is over, or at once if it cannot be asked.
+func (j *Job) end(instead error) {
 	if j.lease.lost != nil {
 		return
 	}
-	j.lease.shorten()
+	j.lease.shorten(instead)
 	if !j.ask() {
 		j.kill()
 	}

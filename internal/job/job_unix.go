@@ -3,11 +3,12 @@
 package job
 
 import (
-	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -28,22 +29,39 @@ type system struct {
 	front  bool // the command gets the terminal when this process has it
 	group  int
 	child  int  // the command, until it has been waited for
+	gate   int  // our end of the connection to the gate; -1 if there is none
 	follow bool // this process got a SIGTSTP, and is to stop with the command
 }
 
-// start starts the command in the warden's group and follows what becomes of it.
+// start starts the gate in the warden's group, tells the warden of it, and follows what becomes of it.
 func (j *Job) start(env []string) error {
 	adoptOrphans()
 	j.tty = ourTerminal()
-	j.front, j.group = j.tty.alone, j.warden.group()
-	cmd := j.process(j.command.Path, j.command.Argv, env)
-	err := cmd.Start()
-	if errors.Is(err, unix.ENOEXEC) && isText(j.command.Path) { // a script without #!, as for execvp(3)
-		cmd = j.process(interpreter, append([]string{interpreter, j.command.Path}, j.command.Argv[1:]...), env)
+	j.front, j.group, j.gate = j.tty.alone, j.warden.group(), -1
+	self, err := ownProgram()
+	if err != nil {
+		return fmt.Errorf("cannot find my own program: %w", err)
+	}
+	ours, theirs, err := gatePipe()
+	if err != nil {
+		return fmt.Errorf("cannot connect to the command's process: %w", err)
+	}
+	j.gate = ours
+	cmd := &exec.Cmd{
+		Path: self, Args: append([]string{self, gateArg, strconv.Itoa(theirs), j.command.Path}, j.command.Argv...),
+		Env: env, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Pgid: j.group},
+	}
+	if j.front && j.tty.ours() {
+		cmd.SysProcAttr.Foreground, cmd.SysProcAttr.Ctty = true, j.tty.fd
+	}
+	// The gate inherits its end under the same number, because all lower ones may be the command's.
+	if _, err = unix.FcntlInt(uintptr(theirs), unix.F_SETFD, 0); err == nil {
 		err = cmd.Start()
 	}
+	unix.Close(theirs)
 	if err != nil {
-		return err
+		return fmt.Errorf("cannot start the command's process: %w", err)
 	}
 	j.child = cmd.Process.Pid
 	j.warden.setCommand(j.child)
@@ -53,31 +71,14 @@ func (j *Job) start(env []string) error {
 	return nil
 }
 
-// interpreter runs what has no line that says by what it is run.
-const interpreter = "/bin/sh"
-
-// process returns what starts a process in the warden's group.
-func (j *Job) process(path string, argv, env []string) *exec.Cmd {
-	cmd := &exec.Cmd{
-		Path: path, Args: argv, Env: env, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Pgid: j.group},
+// anotherWarden starts a warden in the command's group, or in its own if that group is empty.
+func (j *Job) anotherWarden() (*warden, error) {
+	known := []order{endAt(j.lease.until), {setCommand, int64(j.child)}}
+	w, err := startWarden(j.group, j.lease.left(), known...)
+	if errors.Is(err, unix.EPERM) {
+		w, err = startWarden(0, j.lease.left(), known...)
 	}
-	if j.front && j.tty.ours() {
-		cmd.SysProcAttr.Foreground, cmd.SysProcAttr.Ctty = true, j.tty.fd
-	}
-	return cmd
-}
-
-// isText reports whether a file looks like a script. A program for another kind of machine does not.
-func isText(path string) bool {
-	f, err := os.Open(path)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	head := make([]byte, 512)
-	n, _ := f.Read(head)
-	return bytes.IndexByte(head[:n], 0) < 0
+	return w, err
 }
 
 // wait sends the changes of one child to j.changes until it has ended. It waits for all other
@@ -116,7 +117,10 @@ func (j *Job) changed(c change) {
 }
 
 // finish gives the terminal back to this process.
-func (j *Job) finish() { j.tty.pass(j.group, unix.Getpgrp()) }
+func (j *Job) finish() {
+	j.tty.pass(j.group, unix.Getpgrp())
+	unix.Close(j.gate)
+}
 
 // ask asks all of the command to end, and reports that it could.
 func (j *Job) ask() bool {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/windows"
@@ -23,6 +24,8 @@ type system struct {
 	object windows.Handle
 	child  windows.Handle // is open until all has ended, so that the group's number is no other's
 	group  uint32
+
+	notResumed error
 }
 
 var (
@@ -30,8 +33,13 @@ var (
 	ntResumeProcess = ntdll.NewProc("NtResumeProcess")
 )
 
-// start starts the command in a job object, and follows what becomes of it. It runs from when the
-// object has it and the warden has the object.
+// gateArg makes no program a gate here: the process of the command is suspended instead.
+const gateArg = "__gate"
+
+func gateMain([]string) int { return forOwnUse(gateArg) }
+
+// start starts the command, suspended, in a job object that the warden shares, and follows what becomes
+// of it.
 func (j *Job) start(env []string) error {
 	cmd := &exec.Cmd{
 		Path: j.command.Path, Args: j.command.Argv, Env: env, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
@@ -53,7 +61,7 @@ func (j *Job) start(env []string) error {
 	return nil
 }
 
-// enclose puts a suspended process into a job object that the warden shares, and resumes it. Windows
+// enclose puts a suspended process into a job object that the warden shares. Windows
 // kills what is in the object when its last handle is closed: should redlock and the warden be killed
 // both, that ends the command, too.
 func (j *Job) enclose(pid uint32) error {
@@ -73,13 +81,32 @@ func (j *Job) enclose(pid uint32) error {
 	if err = windows.AssignProcessToJobObject(j.object, j.child); err != nil {
 		return err
 	}
-	if err = j.warden.share(j.object); err != nil {
-		return err
-	}
+	return j.warden.share(j.object)
+}
+
+// open resumes the command. The warden has it: should this process be suspended before, the warden ends
+// the command at its deadline, suspended as it is.
+func (j *Job) open(time.Duration) {
 	if status, _, _ := ntResumeProcess.Call(uintptr(j.child)); status != 0 {
-		return windows.NTStatus(status)
+		j.notResumed = windows.NTStatus(status)
+		j.kill()
 	}
-	return nil
+}
+
+// refusal returns why the command could not be resumed, or nil.
+func (j *Job) refusal() error { return j.notResumed }
+
+// anotherWarden starts a warden and shares the job object with it.
+func (j *Job) anotherWarden() (*warden, error) {
+	w, err := startWarden(0, j.lease.left(), endAt(j.lease.until))
+	if err != nil {
+		return nil, err
+	}
+	if err := w.share(j.object); err != nil {
+		w.dismiss()
+		return nil, err
+	}
+	return w, nil
 }
 
 // changed has nothing to do: what the command leaves behind is still in the object.

@@ -54,6 +54,9 @@ func (l *lease) end() clock.Instant {
 	return max(l.until, now.Add(l.lock.Remaining()-l.command.Margin))
 }
 
+// left returns how long the command may live without another renewal.
+func (l *lease) left() time.Duration { return max(0, l.until.Sub(clock.System.Now())) }
+
 // over reports whether the command must be dead by now.
 func (l *lease) over() bool { return clock.System.Now() >= l.end() }
 
@@ -76,18 +79,26 @@ func (l *lease) live(until clock.Instant) {
 	l.allow(until)
 }
 
-// lose notes that the lock is lost, or why it is as good as lost.
-func (l *lease) lose(instead string) {
+// asLost returns the error of a lock that is as good as lost.
+func (l *lease) asLost(why string) error {
+	return fmt.Errorf("redlock: %q: %w: %s", l.lock.Name(), redlock.ErrLost, why)
+}
+
+// lose notes the loss of the lock, or the reason to end the command without one.
+func (l *lease) lose(instead error) {
 	if l.lost = context.Cause(l.lock.Context()); l.lost == nil {
-		l.lost = fmt.Errorf("redlock: %q: %w: %s", l.lock.Name(), redlock.ErrLost, instead)
+		l.lost = instead
 	}
 }
 
-// shorten notes that the lock is lost, and leaves the command KillAfter, but never more than it
-// had.
-func (l *lease) shorten() {
+// late is the reason to end a command whose lock is not renewed.
+func (l *lease) late() error { return l.asLost("it could not be renewed in time") }
+
+// shorten notes the loss of the lock, or the reason to end the command without one, and leaves the
+// command KillAfter, but never more than it had.
+func (l *lease) shorten(instead error) {
 	end := l.end()
-	l.lose("it could not be renewed in time")
+	l.lose(instead)
 	now := clock.System.Now()
 	l.live(min(end, now.Add(l.command.KillAfter)))
 	l.timer.Reset(max(0, l.until.Sub(now)))

@@ -99,7 +99,7 @@ func TestALeaseFollowsItsLock(t *testing.T) {
 	assert.NoError(t, l.lost)
 
 	l.until = clock.System.Now()
-	l.shorten() // for it took so long that too little was left
+	l.shorten(l.late()) // for it took so long that too little was left
 	assert.False(t, l.over(), "it has what the lock has, up to the time to kill")
 }
 
@@ -109,7 +109,7 @@ func TestALeaseThatIsLostStaysSo(t *testing.T) {
 	lock, _ := held(t, time.Minute)
 	l := leaseOf(t, lock, Command{KillAfter: time.Second, Margin: 5 * time.Second})
 	require.True(t, l.renewed())
-	l.shorten()
+	l.shorten(l.late())
 	l.until = clock.System.Now()
 	assert.True(t, l.over())
 	assert.False(t, l.renewed())
@@ -124,7 +124,7 @@ func TestALostLeaseLeavesTheTimeToKill(t *testing.T) {
 	notRenewed := leaseOf(t, lock, c)
 	require.True(t, notRenewed.renewed())
 	before := clock.System.Now()
-	notRenewed.shorten()
+	notRenewed.shorten(notRenewed.late())
 	assert.ErrorIs(t, notRenewed.lost, redlock.ErrLost)
 	assert.GreaterOrEqual(t, notRenewed.allowed[1], before.Add(c.KillAfter))
 	assert.LessOrEqual(t, notRenewed.allowed[1], clock.System.Now().Add(c.KillAfter))
@@ -133,12 +133,12 @@ func TestALostLeaseLeavesTheTimeToKill(t *testing.T) {
 	lost := leaseOf(t, lock, c)
 	had := clock.System.Now().Add(c.KillAfter / 2)
 	lost.until = had
-	lost.shorten()
+	lost.shorten(lost.late())
 	assert.Equal(t, context.Cause(lock.Context()), lost.lost)
 	assert.Equal(t, []clock.Instant{had}, lost.allowed, "no more than it had")
 
 	tooLate := leaseOf(t, lock, c)
-	tooLate.shorten()
+	tooLate.shorten(tooLate.late())
 	require.Len(t, tooLate.allowed, 1)
 	assert.True(t, tooLate.over())
 	<-tooLate.due

@@ -129,7 +129,7 @@ func (j *Job) awaitCont() {
 // it is killed, stopped as it is.
 func (j *Job) resume() {
 	if j.lease.over() {
-		j.lease.shorten()
+		j.lease.shorten(j.lease.late())
 		j.signal(unix.SIGKILL)
 		return
 	}

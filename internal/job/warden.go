@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -21,17 +22,19 @@ import (
 // lives. On Windows it has a handle of the command's job object.
 //
 // It reads orders from a pipe. The pipe ends when the first process dies. The warden then kills
-// the command, because its lock is not renewed any more. Before a warden kills it says so on its
-// second pipe, so that the first process does not take it for an end of the command's own.
+// the command, because its lock is not renewed any more. Before a warden kills, it writes a word to its
+// second pipe, so that the first process can tell a killed command from one that has exited. That pipe
+// ends when the warden dies: the first process then starts another (see replaceWarden).
 type warden struct {
 	cmd    *exec.Cmd
 	orders io.WriteCloser
-	acks   io.ReadCloser
-	killed bool // it has said that it kills the command
+	words  <-chan byte // closed when the warden has ended
+	killed bool        // the warden has announced that it kills the command
 	reaped bool
 }
 
-// wardenArg, as the only argument, makes the program a warden.
+// wardenArg, as the first argument, makes the program a warden. The number of the process group
+// follows, unless the warden leads its own.
 const wardenArg = "__warden"
 
 // An order is one of the words below and a number.
@@ -40,39 +43,53 @@ type order struct {
 	N  int64
 }
 
-// The orders. The last two are not sent: they stand for what a warden finds in the pipe instead.
+// The orders. The last two are not sent: they stand for an empty and for an ended pipe.
 const (
 	setEnd     = iota // until when the command may live, by a clock that both processes have
 	setCommand        // the command: on Unix a process, which may leave the group, or zero once it has ended; on Windows the job object
 	leaveGroup        // so that the group is seen to be empty when the command's processes have ended
-	standDown         // end, and nothing else
 	silence           // there is no order at the moment
-	widowed           // there will be none any more, because the first process is dead
+	widowed           // there will be no order, because the first process is dead
 )
 
-// What a warden says.
+// The words of a warden.
 const (
 	isReady = iota // signals to its group do not end it
-	hasLeft        // it is not in the group any more
+	knows          // it has the command, and all orders before
+	hasLeft        // it has left the group
 	kills          // it is about to kill the command, whose time is over
 )
 
-// init makes this process a warden if it was started as one. It is not left to main, because the
-// program of a test must be a warden, too.
+// patience is how long this process waits for a word of the warden that it can do without.
+const patience = time.Second
+
+// init makes this process a warden or a gate if it was started as one. It is not left to main, because
+// the program of a test must be both, too.
 func init() {
-	if len(os.Args) == 2 && os.Args[1] == wardenArg {
+	if len(os.Args) < 2 {
+		return
+	}
+	switch os.Args[1] {
+	case wardenArg:
 		os.Exit(wardenMain(os.Stdout))
+	case gateArg:
+		os.Exit(gateMain(os.Args[2:]))
 	}
 }
 
-// startWarden starts one and waits until signals to its group do not end it.
-func startWarden() (*warden, error) {
+// startWarden starts a warden and waits until signals to its group do not end it, but not longer than
+// limit. The warden joins the process group of that number, or leads its own if the number is zero. The
+// first orders are in its pipe before it starts, so a pause of this process does not keep them from it.
+func startWarden(group int, limit time.Duration, first ...order) (*warden, error) {
 	self, err := ownProgram()
 	if err != nil {
 		return nil, fmt.Errorf("cannot find my own program: %w", err)
 	}
 	cmd := exec.Command(self, wardenArg)
-	cmd.SysProcAttr = wardenProcess
+	if group != 0 {
+		cmd.Args = append(cmd.Args, strconv.Itoa(group))
+	}
+	cmd.SysProcAttr = wardenProcess(group)
 	orders, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -81,25 +98,56 @@ func startWarden() (*warden, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, o := range first {
+		binary.Write(orders, binary.BigEndian, o)
+	}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("cannot start the process that watches over the command: %w", err)
 	}
-	w := &warden{cmd: cmd, orders: orders, acks: acks}
-	if !w.says(isReady) {
+	words := make(chan byte, 8) // more than a warden says
+	go func() {
+		defer close(words)
+		var word [1]byte
+		for {
+			if _, err := io.ReadFull(acks, word[:]); err != nil {
+				return
+			}
+			words <- word[0]
+		}
+	}()
+	w := &warden{cmd: cmd, orders: orders, words: words}
+	if !w.says(isReady, limit) {
 		w.dismiss()
 		return nil, errors.New("the process that watches over the command does not start")
 	}
 	return w, nil
 }
 
-// allow lets the command live until then, and no longer. The clocks of the two processes have different
-// origins. Theirs is read first, so a pause between the readings makes the time shorter, not longer.
-func (w *warden) allow(until clock.Instant) {
-	now := machineTime()
-	w.order(setEnd, int64(now+until.Sub(clock.System.Now())))
+// onMachine returns an instant of this process by the clock of the machine. That clock is read first, so
+// a pause between the readings makes the time shorter, not longer.
+func onMachine(at clock.Instant) time.Duration {
+	now := MachineTime()
+	return now + at.Sub(clock.System.Now())
 }
 
-func (w *warden) setCommand(c int) { w.order(setCommand, int64(c)) }
+// allow lets the command live until then, and no longer.
+func (w *warden) allow(until clock.Instant) { w.send(endAt(until)) }
+
+// endAt returns the order that lets the command live until then.
+func endAt(until clock.Instant) order { return order{setEnd, int64(onMachine(until))} }
+
+func (w *warden) setCommand(c int) { w.send(order{setCommand, int64(c)}) }
+
+// ended reports whether the warden has died.
+func (w *warden) ended() bool {
+	select {
+	case word, more := <-w.words:
+		w.hear(word, more)
+		return !more
+	default:
+		return false
+	}
+}
 
 // dismiss ends the warden, and nothing else. It may be called twice.
 func (w *warden) dismiss() {
@@ -107,30 +155,42 @@ func (w *warden) dismiss() {
 		return
 	}
 	w.reaped = true
-	w.order(standDown, 0)
-	w.orders.Close()
-	w.cmd.Wait() // it may have been killed with its group
+	w.cmd.Process.Kill() // it ends nothing but itself, even if it is stopped
+	w.cmd.Wait()         // fails if another has waited for it, but closes the pipes
+	for range w.words {  // until its reader has ended
+	}
 }
 
-// order sends an order. It cannot fail but for a warden that was killed with its group.
-func (w *warden) order(do uint8, n int64) {
+// send sends an order. It fails only if the warden has died, which is reported by its words.
+func (w *warden) send(o order) {
 	w.wake()
-	binary.Write(w.orders, binary.BigEndian, order{do, n})
+	binary.Write(w.orders, binary.BigEndian, o)
 }
 
-// says waits for the warden's next word, and reports whether it is this one.
-func (w *warden) says(want byte) bool {
-	var word [1]byte
-	n, _ := w.acks.Read(word[:])
-	w.killed = w.killed || n == 1 && word[0] == kills
-	return n == 1 && word[0] == want
+// says waits for this word of the warden, but not longer than limit, and reports whether it came.
+func (w *warden) says(want byte, limit time.Duration) bool {
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	for {
+		select {
+		case word, more := <-w.words:
+			w.hear(word, more)
+			if !more || word == want {
+				return more
+			}
+		case <-late.C:
+			return false
+		}
+	}
 }
+
+// hear notes a word of the warden.
+func (w *warden) hear(word byte, more bool) { w.killed = w.killed || more && word == kills }
 
 // wardenMain runs the warden, and returns its exit code.
 func wardenMain(acks io.Writer) int {
 	if !startedAsWarden() {
-		fmt.Fprintln(os.Stderr, "redlock: "+wardenArg+" is for redlock's own use")
-		return 64 // EX_USAGE
+		return forOwnUse(wardenArg)
 	}
 	runtime.LockOSThread()
 	settleAsWarden()
@@ -138,7 +198,7 @@ func wardenMain(acks io.Writer) int {
 
 	w := watch{until: math.MaxInt64}
 	for {
-		now := machineTime()
+		now := MachineTime()
 		switch w.obey(nextOrder(syscall.Stdin, w.patience(now)), now) {
 		case toKill:
 			acks.Write([]byte{kills})
@@ -149,15 +209,21 @@ func wardenMain(acks io.Writer) int {
 				return 0 // the command is not watched for that moment, but the group can become empty
 			}
 			acks.Write([]byte{hasLeft})
-		case toEnd:
-			return 0
+		case toAnswer:
+			acks.Write([]byte{knows})
 		}
 	}
 }
 
+// forOwnUse refuses an argument that a person has given, and returns the exit code.
+func forOwnUse(arg string) int {
+	fmt.Fprintln(os.Stderr, "redlock: "+arg+" is for redlock's own use")
+	return 64 // EX_USAGE
+}
+
 // A watch is what a warden knows. It decides, and does nothing.
 type watch struct {
-	until   time.Duration // when the command must be dead, on machineTime
+	until   time.Duration // when the command must be dead, by MachineTime
 	command int
 }
 
@@ -168,7 +234,7 @@ const (
 	toWait action = iota
 	toKill
 	toLeave
-	toEnd
+	toAnswer
 )
 
 // patience returns how long the warden waits for the next order. The system's timeouts stand still
@@ -186,10 +252,9 @@ func (w *watch) obey(o order, now time.Duration) action {
 		w.until = time.Duration(o.N)
 	case setCommand:
 		w.command = int(o.N)
+		return toAnswer
 	case leaveGroup:
 		return toLeave
-	case standDown:
-		return toEnd
 	case widowed:
 		return toKill
 	case silence:

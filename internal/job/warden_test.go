@@ -24,10 +24,9 @@ func TestAWardenDecidesByAllItsOrders(t *testing.T) {
 		"a renewal that was in the pipe counts": {{0, order{setEnd, 10}, toWait}, {15, order{setEnd, 20}, toWait}, {15, order{silence, 0}, toWait}},
 		"the last one too late":                 {{0, order{setEnd, 10}, toWait}, {25, order{setEnd, 20}, toWait}, {25, order{silence, 0}, toKill}},
 		"a loss makes the end earlier":          {{0, order{setEnd, 90}, toWait}, {5, order{setEnd, 10}, toWait}, {10, order{silence, 0}, toKill}},
-		"other orders do not move it":           {{0, order{setEnd, 10}, toWait}, {12, order{setCommand, 7}, toWait}, {12, order{silence, 0}, toKill}},
+		"other orders do not move it":           {{0, order{setEnd, 10}, toWait}, {12, order{setCommand, 7}, toAnswer}, {12, order{silence, 0}, toKill}},
 		"the first process dies":                {{0, order{setEnd, 90}, toWait}, {5, order{widowed, 0}, toKill}},
 		"a warden that has left still watches":  {{0, order{setEnd, 10}, toWait}, {12, order{leaveGroup, 0}, toLeave}, {12, order{silence, 0}, toKill}},
-		"one that is not needed kills nothing":  {{0, order{setEnd, 10}, toWait}, {12, order{standDown, 0}, toEnd}},
 	} {
 		w := watch{until: math.MaxInt64}
 		for i, l := range looks {

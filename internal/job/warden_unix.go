@@ -6,14 +6,17 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strconv"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// wardenProcess makes the warden the leader of a process group.
-var wardenProcess = &syscall.SysProcAttr{Setpgid: true}
+// wardenProcess makes the warden a member of a process group, or the leader of one if group is zero.
+func wardenProcess(group int) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pgid: group}
+}
 
 // ownProgram returns the path of this program. That in /proc is there even if the file was replaced
 // meanwhile.
@@ -34,13 +37,22 @@ func (w *warden) wake() { w.cmd.Process.Signal(unix.SIGCONT) }
 // leave has the warden leave the group, and reports whether it did. If it did not, it has ended, or
 // ends because it has killed the command.
 func (w *warden) leave() bool {
-	w.order(leaveGroup, 0)
-	return w.says(hasLeft)
+	w.send(order{leaveGroup, 0})
+	return w.says(hasLeft, patience)
 }
 
-// startedAsWarden reports whether this process leads a group, as no command does that a person has
-// started from a program.
-func startedAsWarden() bool { return unix.Getpgrp() == os.Getpid() }
+// watchedGroup is the process group of the command, in which a warden is started.
+var watchedGroup = unix.Getpgrp()
+
+// startedAsWarden reports whether this process leads a group, or is in the one that its argument
+// names, as no command does that a person has started from a program.
+func startedAsWarden() bool {
+	want := os.Getpid()
+	if len(os.Args) > 2 {
+		want, _ = strconv.Atoi(os.Args[2])
+	}
+	return len(os.Args) <= 3 && watchedGroup == want
+}
 
 // settleAsWarden has signals to its group not end this process, and the system prefer this thread.
 // All that must be in time happens in it. The collector's threads are not preferred, so it must not
@@ -52,7 +64,7 @@ func settleAsWarden() {
 }
 
 // killCommand kills this process, too, unless it has left the group.
-func killCommand(command int) { signalJob(os.Getpid(), command, unix.SIGKILL) }
+func killCommand(command int) { signalJob(watchedGroup, command, unix.SIGKILL) }
 
 // leaveCommand leaves the command's group for that of the first process, and reports whether it did.
 // The group 0 is one outside of our PID namespace, which cannot be joined: setpgid(2) means our own by
@@ -93,9 +105,9 @@ func signalJob(group, command int, s syscall.Signal) {
 	unix.Kill(-group, s)
 }
 
-// machineTime returns a reading of a clock that all processes of this machine share and that
-// cannot be set.
-func machineTime() time.Duration {
+// MachineTime returns a reading of a clock that all processes of this machine share and that cannot be
+// set: CLOCK_BOOTTIME on Linux, CLOCK_MONOTONIC on other kinds of Unix. It is safe for concurrent use.
+func MachineTime() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(machineClock, &ts); err != nil {
 		panic("redlock: this machine has no monotonic clock: " + err.Error())

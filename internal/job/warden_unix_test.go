@@ -38,14 +38,14 @@ func eventually(t *testing.T, what string, done func() bool) {
 // in the pipe.
 func TestALateWardenReadsItsOrdersFirst(t *testing.T) {
 	for range 20 {
-		w, err := startWarden()
+		w, err := startWarden(0, endless)
 		require.NoError(t, err)
 		t.Cleanup(w.dismiss)
 		w.allow(clock.System.Now().Add(endless))
 		require.NoError(t, unix.Kill(w.group(), unix.SIGSTOP))
 		eventually(t, "it is stopped", func() bool { return stopped(t, w.group()) })
 		for _, left := range []time.Duration{0, endless} { // not by order, which would continue it
-			require.NoError(t, binary.Write(w.orders, binary.BigEndian, order{setEnd, int64(machineTime() + left)}))
+			require.NoError(t, binary.Write(w.orders, binary.BigEndian, order{setEnd, int64(MachineTime() + left)}))
 		}
 		assert.True(t, w.leave(), "it lives")
 		assert.False(t, w.killed)

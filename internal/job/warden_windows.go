@@ -11,7 +11,9 @@ import (
 
 // wardenProcess keeps the warden off the console, so that neither a Ctrl-C nor a window that is closed
 // ends it.
-var wardenProcess = &syscall.SysProcAttr{CreationFlags: windows.DETACHED_PROCESS}
+func wardenProcess(int) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{CreationFlags: windows.DETACHED_PROCESS}
+}
 
 func ownProgram() (string, error) { return os.Executable() }
 
@@ -60,7 +62,7 @@ var peekNamedPipe = windows.NewLazySystemDLL("kernel32.dll").NewProc("PeekNamedP
 // once at least, and now and then, because Windows has no way to wait for such a pipe and a time. An
 // order is written at once, so it is there as a whole or not at all.
 func nextOrder(pipe syscall.Handle, patience time.Duration) order {
-	for late := machineTime() + patience; ; time.Sleep(20 * time.Millisecond) {
+	for late := MachineTime() + patience; ; time.Sleep(20 * time.Millisecond) {
 		var there uint32
 		var text [orderSize]byte
 		switch ok, _, _ := peekNamedPipe.Call(uintptr(pipe), 0, 0, 0, uintptr(unsafe.Pointer(&there)), 0); {
@@ -71,12 +73,13 @@ func nextOrder(pipe syscall.Handle, patience time.Duration) order {
 				return order{Do: widowed}
 			}
 			return orderOf(text)
-		case machineTime() >= late:
+		case MachineTime() >= late:
 			return order{Do: silence}
 		}
 	}
 }
 
-// machineTime returns a reading of a clock that all processes of this machine share and that cannot be
-// set. It goes on while the machine sleeps, in steps of 16 ms.
-func machineTime() time.Duration { return windows.DurationSinceBoot() }
+// MachineTime returns a reading of a clock that all processes of this machine share and that cannot be
+// set: that of GetTickCount64. It continues while the machine sleeps, in steps of 16 ms. It is safe for
+// concurrent use.
+func MachineTime() time.Duration { return windows.DurationSinceBoot() }
