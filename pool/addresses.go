@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/gomodule/redigo/redis"
@@ -14,49 +15,32 @@ import (
 )
 
 // A node has one vote, so it must be one server. Its name may have several addresses, as localhost
-// has, and so may a load balancer: they must lead to one server. Those of a headless service of
-// Kubernetes lead to a server each. Two clients could then lock the same name, one on each.
+// has, and so may a load balancer: they must lead to one server. The name of a headless service of
+// Kubernetes leads to a server per address. Two clients could then lock the same name, one on each.
 //
-// So each connection to a name with several addresses is preceded by a look at all of them. A dial
-// function, or a balancer with one address, cannot be looked behind. There the node notices when it
-// has come back to a server that it had left: a process that has ended does not come back, and one
-// that was promoted again has another data set.
+// So a connection to a name with several addresses is preceded by a look at all of them, and the name
+// of an open connection is looked up again every few seconds (see resolver). A dial function, or a
+// balancer with one address, cannot be looked behind. There the node notices when it has come back to a
+// server that it had left: a process that has ended does not come back, and a server that was promoted
+// again has another data set.
 
 // errSeveral is for a node that leads to several servers.
 var errSeveral = errors.New("leads to several servers, of which each could grant the same lock; " +
 	"give each server a node of its own, by an address that leads to no other")
 
-// errAbsent is for an address at which there is no server. A function of the caller's that cannot reach
-// one of its own does not mean that.
+// errAbsent is for an address without a server. A dial function of the caller that cannot reach an address
+// does not mean that.
 var errAbsent = errors.New("no server listens")
 
-// resolve returns the addresses of t, with the port: one if it has no name, or if a dial function of the
-// caller's takes the name.
-func (t *target) resolve(ctx context.Context, s *settings) ([]string, error) {
-	if s.netDial != nil || t.host == "" || net.ParseIP(t.host) != nil {
-		return []string{t.address}, nil
-	}
-	hosts, err := s.lookup(ctx, t.host)
-	if err != nil {
-		return nil, err
-	}
-	slices.Sort(hosts)
-	hosts = slices.Compact(hosts)
-	_, port, err := net.SplitHostPort(t.address)
-	for i, host := range hosts {
-		hosts[i] = net.JoinHostPort(host, port)
-	}
-	return hosts, err
-}
-
-// dialAll connects to the server to which all of the addresses lead. At those that refuse a connection
-// there is none.
+// dialAll connects to the one server at all of the addresses. A refused address has no server if the name
+// has no other address of its kind: the server then listens on IPv4 or on IPv6 alone. Else it may be the
+// address of another server, which is restarting.
 func (t *target) dialAll(ctx context.Context, s *settings, addresses []string) (redis.Conn, error) {
 	all := make(members, len(addresses))
 	for i, address := range addresses {
 		all[i] = member{name: address, dial: func(ctx context.Context) (redis.Conn, error) {
 			raw, err := new(net.Dialer).DialContext(ctx, t.network, address)
-			if isNobodyThere(err) {
+			if isNobodyThere(err) && isOnlyOfItsKind(address, addresses) {
 				err = fmt.Errorf("%w: %w", errAbsent, err)
 			}
 			if err != nil {
@@ -72,7 +56,16 @@ func (t *target) dialAll(ctx context.Context, s *settings, addresses []string) (
 	})
 	chosen, err := all.choose(greetings)
 	g := keep(greetings, chosen, err)
+	if err == nil {
+		t.names.watch(g.Conn, addresses[chosen], addresses)
+	}
 	return g.Conn, g.Err
+}
+
+// isOnlyOfItsKind reports whether no other address is IPv4, or IPv6, as this one is.
+func isOnlyOfItsKind(address string, addresses []string) bool {
+	isSix := func(a string) bool { return strings.HasPrefix(a, "[") }
+	return !slices.ContainsFunc(addresses, func(a string) bool { return a != address && isSix(a) == isSix(address) })
 }
 
 // isNobodyThere reports whether no server listens at an address, or this machine has no network of its kind,

@@ -30,15 +30,21 @@ func (t *target) members(s *settings) (all members) {
 // dialer connects to t. redigo's own Dial lets the TLS handshake and AUTH outlive the context, and
 // knows no unix sockets in URLs.
 func (t *target) dialer(s *settings) link.Dial {
+	if t.names == nil {
+		t.names = newResolver(t, s)
+	}
 	return func(ctx context.Context) (redis.Conn, error) { return t.dial(ctx, s) }
 }
 
 func (t *target) dial(ctx context.Context, s *settings) (redis.Conn, error) {
-	addresses, err := t.resolve(ctx, s)
-	switch {
-	case err != nil:
-		return nil, err
-	case len(addresses) > 1:
+	addresses := []string{t.address}
+	if t.names != nil {
+		var err error
+		if addresses, err = t.names.addresses(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if len(addresses) > 1 {
 		return t.dialAll(ctx, s, addresses)
 	}
 	netDial := s.netDial
@@ -54,7 +60,11 @@ func (t *target) dial(ctx context.Context, s *settings) (redis.Conn, error) {
 	case s.netDial != nil:
 		unblock(raw)
 	}
-	return t.greet(ctx, s, raw)
+	c, err := t.greet(ctx, s, raw)
+	if err == nil && t.names != nil {
+		t.names.watch(c, addresses[0], addresses)
+	}
+	return c, err
 }
 
 // greet makes a connection that is ready for the handshake of what was dialled.

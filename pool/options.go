@@ -20,15 +20,16 @@ type settings struct {
 	tls         func(ctx context.Context, server string) (*tls.Config, error)               // nil: the defaults
 	credentials func(ctx context.Context, server string) (user, password string, err error) // nil: those of the URL
 	lookup      func(ctx context.Context, host string) ([]string, error)
+	lookEvery   time.Duration // pause between two look-ups of the name of an open connection
 	log         *slog.Logger
 	link.Times
 }
 
 func settle(opts []Option) (*settings, error) {
 	s := &settings{
-		lookup: net.DefaultResolver.LookupHost,
-		log:    slog.New(slog.DiscardHandler),
-		Times:  link.Times{Dial: time.Second, Stall: time.Second, Linger: time.Second, Ping: 3 * time.Second},
+		lookup: net.DefaultResolver.LookupHost, lookEvery: lookEvery,
+		log:   slog.New(slog.DiscardHandler),
+		Times: link.Times{Dial: time.Second, Stall: time.Second, Linger: time.Second, Ping: 3 * time.Second},
 	}
 	for _, o := range opts {
 		if err := o(s); err != nil {

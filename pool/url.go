@@ -20,6 +20,7 @@ type target struct {
 	password string
 	auth     bool
 	database int
+	names    *resolver // of host; nil: the address needs no look-up
 	standbys []*target // that take over from it: the same, but for the address
 }
 

@@ -60,7 +60,17 @@ func (c *conn) serve(ctx context.Context) error {
 	if own, ok := c.redis.(*Conn); ok && own.Auth != nil {
 		go c.reauthenticate(ctx, own.Auth) // not waited for, because the caller's function may take its time
 	}
+	lasting, end := context.WithCancel(ctx)
+	defer end()
+	if own, ok := c.redis.(*Conn); ok && own.Stay != nil {
+		others.Go(func() {
+			if err := own.Stay(lasting); err != nil {
+				c.fail(err)
+			}
+		})
+	}
 	c.write()
+	end()
 	others.Wait()
 	c.confirmation.settle(0, c.err)
 	for _, k := range c.sent.unanswered() {

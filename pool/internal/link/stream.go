@@ -24,7 +24,12 @@ type Conn struct {
 
 	// Auth asks for what follows AUTH, for a connection that is authenticated again while it is open;
 	// nil: it is authenticated once.
-	Auth  func(context.Context) ([]string, error)
+	Auth func(context.Context) ([]string, error)
+
+	// Stay returns an error when the connection leads to a server that the node must leave, and nil when the
+	// context ends; nil: the connection may stay.
+	Stay func(context.Context) error
+
 	Doubt string // about where it leads; empty: none
 }
 

@@ -1,0 +1,152 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/fleet"
+	need "github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/protocol"
+)
+
+// awaitLookups returns when the name has been looked up at least twice from now on, so once with all that
+// was changed before.
+func (n *name) awaitLookups(t *testing.T) {
+	t.Helper()
+	before := n.lookups.Load()
+	eventually(t, func() bool { return n.lookups.Load() >= before+3 }, "look-ups")
+}
+
+// newPods returns a name that leads to the first of two redis-servers, which listen at 127.0.0.1 and
+// 127.0.0.2 on the same port.
+func newPods(t *testing.T) (n *name, first, second live) {
+	t.Helper()
+	first = newLive(t)
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(first.url(), "redis://"))
+	require.NoError(t, err)
+	n = &name{port: port}
+	n.hosts.Store([]string{"127.0.0.1"})
+	second = live{need.Servers(t, fleet.Process, fleet.Options{Nodes: 1, Arguments: []string{
+		"--bind", "127.0.0.2", "--port", port, "--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction",
+	}}), t}
+	return n, first, second
+}
+
+// TestANameThatMovesIsFollowed: a client that stays on the pod which DNS does not show any more and a
+// client that comes later would both have the node's vote.
+func TestANameThatMovesIsFollowed(t *testing.T) {
+	t.Parallel()
+	name, first, _ := newPods(t)
+	a := openNode(t, name.url(), name.option())
+	require.Equal(t, protocol.Granted, do(t, a, acquire("k", "a")).Outcome)
+	name.hosts.Store([]string{"127.0.0.2"})
+	eventually(t, func() bool { return len(first.clients("redlock")) == 0 }, "the first server is left")
+	b := openNode(t, name.url(), name.option())
+	assert.Equal(t, protocol.Granted, do(t, b, acquire("k", "b")).Outcome)
+	assert.NotEqual(t, protocol.Granted, try(t, a, extend("k", "a")).Outcome)
+	assert.Equal(t, protocol.Granted, do(t, b, extend("k", "b")).Outcome)
+}
+
+// TestANameThatGetsCompanyIsLeft: another client may connect to either server.
+func TestANameThatGetsCompanyIsLeft(t *testing.T) {
+	t.Parallel()
+	name, first, _ := newPods(t)
+	n := openNode(t, name.url(), name.option())
+	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "a")).Outcome)
+	name.hosts.Store([]string{"127.0.0.1", "127.0.0.2"})
+	eventually(t, func() bool { return errors.Is(try(t, n, extend("k", "a")).Err, errSeveral) }, "no vote")
+	eventually(t, func() bool { return len(first.clients("redlock")) == 0 }, "no connection")
+	name.hosts.Store([]string{"127.0.0.1"})
+	eventually(t, func() bool { return try(t, n, extend("k", "a")).Outcome == protocol.Granted }, "one server votes")
+}
+
+// TestAStandbyThatMovesIsFollowed: each server of a node has a name of its own.
+func TestAStandbyThatMovesIsFollowed(t *testing.T) {
+	t.Parallel()
+	s, err := settle(nil)
+	require.NoError(t, err)
+	target, err := parseURL("redis://a.test?standby=b.test")
+	require.NoError(t, err)
+	target.members(s)
+	for i, host := range []string{"a.test", "b.test"} {
+		require.NotNil(t, target.all()[i].names)
+		assert.Equal(t, host, target.all()[i].names.host)
+	}
+}
+
+// TestAnOutageOfNameServersEndsNoLock: the connection stays, and a new one goes to the last known address.
+func TestAnOutageOfNameServersEndsNoLock(t *testing.T) {
+	t.Parallel()
+	hung := make(chan struct{})
+	defer close(hung)
+	for what, trouble := range map[string]func() error{
+		"it fails":       func() error { return &net.DNSError{Err: "server misbehaving", IsTemporary: true} },
+		"it has no name": func() error { return &net.DNSError{Err: "no such host", IsNotFound: true} },
+		"it hangs":       func() error { <-hung; return context.DeadlineExceeded },
+	} {
+		t.Run(what, func(t *testing.T) {
+			name, r, _ := newName(t)
+			name.hosts.Store([]string{"127.0.0.1"})
+			n := openNode(t, name.url(), name.option(), DialTimeout(200*time.Millisecond))
+			require.Equal(t, protocol.Granted, do(t, n, acquire("k", "a")).Outcome)
+			name.trouble.Store(trouble)
+			before := name.lookups.Load()
+			eventually(t, func() bool { return name.lookups.Load() > before }, "a look-up")
+			if what != "it hangs" {
+				name.awaitLookups(t)
+			}
+			made := r.connections()
+			assert.Equal(t, protocol.Granted, do(t, n, extend("k", "a")).Outcome)
+			assert.Equal(t, made, r.connections(), "the connection stays")
+
+			r.hangUp() // at the next command
+			if what == "it has no name" {
+				eventually(t, func() bool { return try(t, n, extend("k", "a")).Err != nil }, "no vote")
+				assert.ErrorContains(t, trouble(), "no such host")
+				return
+			}
+			eventually(t, func() bool { try(t, n, extend("k", "a")); return r.connections() > made }, "it connects again")
+			eventually(t, func() bool { return try(t, n, extend("k", "a")).Outcome == protocol.Granted }, "it votes")
+		})
+	}
+}
+
+// TestASlowLookUpOutlastsTheDialTimeout: resolvers ask a name server that is down for seconds before they
+// ask the next.
+func TestASlowLookUpOutlastsTheDialTimeout(t *testing.T) {
+	t.Parallel()
+	name, _, _ := newName(t)
+	name.hosts.Store([]string{"127.0.0.1"})
+	slow := make(chan struct{})
+	name.trouble.Store(func() error { <-slow; return nil })
+	n := openNode(t, name.url(), name.option(), DialTimeout(20*time.Millisecond))
+	assert.ErrorIs(t, trouble(t, n, acquire("k", "v")), errSlowName)
+	assert.ErrorIs(t, trouble(t, n, acquire("k", "v")), errSlowName)
+	assert.EqualValues(t, 1, name.lookups.Load(), "one at a time")
+	close(slow)
+	eventually(t, func() bool { return try(t, n, acquire("k", "v")).Outcome == protocol.Granted }, "it is connected")
+}
+
+// TestAddressesAreNotLookedUp, nor what a dial function of the caller gets.
+func TestAddressesAreNotLookedUp(t *testing.T) {
+	t.Parallel()
+	s, err := settle(nil)
+	require.NoError(t, err)
+	dials := *s
+	dials.netDial = new(net.Dialer).DialContext
+	for url, looked := range map[string]bool{
+		"redis://127.0.0.1": false, "redis://[::1]:6379": false, "unix:///socket": false, "redis://a.test": true, "rediss://a.test": true,
+	} {
+		target, err := parseURL(url)
+		require.NoError(t, err)
+		assert.Equal(t, looked, newResolver(target, s) != nil, url)
+		assert.Nil(t, newResolver(target, &dials), url)
+	}
+}
