@@ -471,5 +471,5 @@ func (s *settings) holders() int {
 
 // Reserved reports whether key is one of the library's own, of any Locker with any prefix. Acquire
 // refuses such names: those that begin with redlock:fence: and the like, redlock:primary, those
-// that end with redlock:epoch, and those that contain redlock:map:.
+// that end with redlock:epoch or redlock:doctor:none, and those that contain redlock:map:.
 func Reserved(key string) bool { return keys.Reserved(key) }

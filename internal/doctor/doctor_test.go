@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -245,6 +246,8 @@ func TestNothingIsChanged(t *testing.T) {
 		three(t, f, usual)
 		for _, sent := range f.sent {
 			words := strings.Fields(sent)
+			isWrite := slices.Contains([]string{"SET", "ZADD", "DEL", "DELEX", "DELIFEQ", "PEXPIRE", "ZREM", "ZREMRANGEBYSCORE", "HDEL", "HSET"}, words[0])
+			assert.True(t, !isWrite || redlock.Reserved(words[1]), "%s: the key of a lock", sent)
 			switch words[0] {
 			case "TIME", "INFO", "ROLE", "GET", "MGET", "PTTL", "ACL", "ZRANGE", "ZRANK", "ZCARD", "ZSCORE", "EXISTS", "HGET", "SUBSCRIBE", "EVALSHA":
 			case "CONFIG":

@@ -27,7 +27,7 @@ type purpose struct {
 
 // purposes returns all rights, those that matter most first.
 func purposes(prefix string) []purpose {
-	lock := prefix + "redlock:doctor:none"
+	lock := prefix + keys.Probe
 	queue, readers := keys.Queue.Of(lock), keys.Readers.Of(lock)
 	return []purpose{
 		{Fatal, checkRights, []right{

@@ -92,11 +92,16 @@ func OfSlot(slot string) (key string, number int) {
 // Locker's prefix, as names have.
 const Map = "redlock:map:"
 
+// Probe is the key that redlock doctor tries rights on, behind a Locker's prefix. Some of these commands
+// could delete a lock or shorten its TTL, so it must be the key of no lock.
+const Probe = "redlock:doctor:none"
+
 // Reserved reports whether a lock with that key, or names behind that prefix, would stand in the way
-// of the keys of any Locker: a companion, or what a Locker keeps once for each prefix.
+// of the keys of any Locker: a companion, or a key that a Locker or redlock doctor has once for each
+// prefix.
 func Reserved(key string) bool {
 	return slices.ContainsFunc(kinds, func(k Kind) bool { return k.Has(key) }) ||
-		strings.HasSuffix(key, record.Key) || key == record.PrimaryKey || strings.Contains(key, Map)
+		strings.HasSuffix(key, record.Key) || strings.HasSuffix(key, Probe) || key == record.PrimaryKey || strings.Contains(key, Map)
 }
 
 // OfCall returns the lock's key and the waiter of a key that Call has made of its queue.
