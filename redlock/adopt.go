@@ -12,13 +12,15 @@ import (
 
 // Another process than the one that took a lock can adopt or release it by its name and value: a
 // daemon that was restarted, a worker that got a job from a queue, or an operator after a holder has
-// died. Only the value counts, so a lock that has another holder by now is safe. How an adoption votes
+// died. Only the value counts, so a lock that another process has by now is safe. A lock whose value was
+// given out by Lock.Value, or adopted, is not handed over within its process either. How an adoption votes
 // is in internal/core/adopt.go.
 
 // ReleaseValue releases the lock name wherever it holds value: its holder's Lock.Value, or what
 // Inspect returned. It works from any process. If the holder lives, stop it first: it learns of the
 // loss within milliseconds, or at its next renewal if servers give no hints, and works on until
-// then.
+// then. A value of Lock.Value frees that lock and no other. A value of Inspect frees the lock of the
+// process: its callers may have handed the lock over to each other since.
 //
 // It cannot release readers (Shared), and returns ErrLost for them; adopt them instead.
 //

@@ -215,9 +215,9 @@ func TestAnAdoptedLockHasNoToken(t *testing.T) {
 	})
 }
 
-// TestAnAdoptedLockIsHandedOverToItsOwnerOnly: the label in its value is that of its holder.
-func TestAnAdoptedLockIsHandedOverToItsOwnerOnly(t *testing.T) {
-	for owner, handed := range map[string]bool{"web-3": true, "web-4": false} {
+// TestAnAdoptedLockIsNotHandedOver: its value is known outside of the process.
+func TestAnAdoptedLockIsNotHandedOver(t *testing.T) {
+	for _, owner := range []string{"web-3", "web-4"} {
 		simulateCase(t, owner, 3, func(t *testing.T, w *sim.World) {
 			value := abandoned(t, w, "x", redlock.Owner("web-3"))
 			l, _ := open(t, w, redlock.Owner(owner), longest)
@@ -225,7 +225,7 @@ func TestAnAdoptedLockIsHandedOverToItsOwnerOnly(t *testing.T) {
 			got := waits(t.Context(), t, l)
 			require.NoError(t, adopted.Release(t.Context()))
 			next := <-got
-			assert.Equal(t, handed, next.Value() == value)
+			assert.NotEqual(t, value, next.Value())
 			assert.Equal(t, owner, redlock.HolderOf(next.Value()).Owner)
 			require.NoError(t, next.Release(t.Context()))
 		})
@@ -388,5 +388,27 @@ func TestAnAdoptedLockIsReleasedWhereItWasNotAskedFor(t *testing.T) {
 		assert.Equal(t, value, unreached.Keys()["x"])
 		time.Sleep(time.Second)
 		assert.Zero(t, holding(w, "x"))
+	})
+}
+
+// TestAValueThatWasGivenOutFreesNoOtherLock: whoever got it may use it when the next caller of the process
+// has the lock.
+func TestAValueThatWasGivenOutFreesNoOtherLock(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		other, _ := open(t, w)
+		first := take(t, l, "x")
+		value := first.Value()
+		got := waits(t.Context(), t, l)
+		require.NoError(t, first.Release(t.Context()))
+		second := <-got
+		isOnly(t, other.ReleaseValue(t.Context(), "x", value), redlock.ErrLost)
+		assert.NoError(t, second.Extend(t.Context()))
+
+		got = waits(t.Context(), t, l)
+		require.NoError(t, second.Release(t.Context()))
+		third := <-got
+		assert.Empty(t, second.Value(), "it is the value of the third by now")
+		require.NoError(t, third.Release(t.Context()))
 	})
 }

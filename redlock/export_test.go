@@ -35,3 +35,6 @@ func (k *Lock) BeforeItsContextEnds(f func()) {
 func FirstOf(nodes []protocol.Node, key string) int {
 	return engine.New(engine.Config{Nodes: nodes}).Home(key)
 }
+
+// OwnValue is Value for a test that keeps the value to itself, so the lock can be handed over.
+func (k *Lock) OwnValue() string { return k.parts[0].lock.Claim.Value }

@@ -208,7 +208,7 @@ func TestABlockIsNotJudged(t *testing.T) {
 			require.NoError(t, last.Release(t.Context()))
 			next := <-got[i]
 			assert.Greater(t, next.Fence(), last.Fence())
-			assert.Equal(t, i > 0, next.Value() == last.Value(), "handed over with a token of the block")
+			assert.Equal(t, i > 0, next.OwnValue() == last.OwnValue(), "handed over with a token of the block")
 			last = next
 		}
 		assert.Equal(t, 5, seen.take()["not judged"])

@@ -61,7 +61,7 @@ func TestALocalReleaseWakesTheNextAtOnce(t *testing.T) {
 		next, err := l.Acquire(ctx, "x", redlock.TTL(ttl/2))
 		require.NoError(t, err)
 		assert.Equal(t, rtt, time.Since(<-freed))
-		assert.NotEqual(t, lock.Value(), next.Value())
+		assert.NotEqual(t, lock.OwnValue(), next.OwnValue())
 	})
 }
 
@@ -137,7 +137,7 @@ func TestALockIsHandedOverWithinAProcess(t *testing.T) {
 		assert.Zero(t, time.Since(start))
 		assert.Equal(t, until, next.Remaining())
 		assert.Equal(t, 5, next.Votes())
-		assert.Equal(t, lock.Value(), next.Value())
+		assert.Equal(t, lock.OwnValue(), next.OwnValue())
 		assert.False(t, lock.Valid())
 		assert.ErrorIs(t, context.Cause(lock.Context()), redlock.ErrReleased)
 		assert.ErrorIs(t, lock.Release(t.Context()), redlock.ErrReleased, "not the next holder's")
@@ -175,7 +175,7 @@ func TestOnlyALockThatWasWantedIsHandedOver(t *testing.T) {
 			got := waits(t.Context(), t, l, opts[1]...)
 			require.NoError(t, lock.Release(t.Context()))
 			next := <-got
-			assert.NotEqual(t, lock.Value(), next.Value())
+			assert.NotEqual(t, lock.OwnValue(), next.OwnValue())
 			if lock.Fence() > 0 && next.Fence() > 0 {
 				assert.Greater(t, next.Fence(), lock.Fence())
 			}
@@ -203,7 +203,7 @@ func TestALockThatWillNotLastIsNotHandedOver(t *testing.T) {
 			time.Sleep(c.hold)
 			require.NoError(t, lock.Release(t.Context()))
 			next := <-got
-			assert.Equal(t, c.handed, lock.Value() == next.Value())
+			assert.Equal(t, c.handed, lock.OwnValue() == next.OwnValue())
 			if !c.handed {
 				assert.Equal(t, c.ttl-redlock.Drift(c.ttl)-2*c.leg, next.Remaining(), "less the round trip")
 			}
@@ -227,7 +227,7 @@ func TestAHandoverLeavesNothingOfTheHolderBefore(t *testing.T) {
 			got := waits(t.Context(), t, l)
 			require.NoError(t, lock.Release(t.Context()))
 			next := <-got
-			require.Equal(t, lock.Value(), next.Value(), "it was handed over")
+			require.Equal(t, lock.OwnValue(), next.OwnValue(), "it was handed over")
 			return next
 		}()
 		for range 100 {

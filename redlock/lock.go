@@ -226,13 +226,14 @@ func (k *Lock) Name() string { return k.name }
 func (k *Lock) Names() []string { return slices.Clone(k.each()) }
 
 // Value returns what the lock's key holds on the nodes: 40 random hexadecimal digits, and with the
-// option Owner a time and a label (see HolderOf). No two processes have the same; callers of one
-// process that hand a lock over share it. A lock of several names has the value of the first here;
-// the others' may differ.
+// option Owner a time and a label (see HolderOf). A lock of several names has the value of the first
+// here; the others' may differ.
 //
 // Name and value let another process take over or release the lock: see Locker.Adopt and
-// Locker.ReleaseValue. So a client that knows the value can release the lock.
-func (k *Lock) Value() string { return k.parts[0].lock.Claim.Value }
+// Locker.ReleaseValue. So Release does not hand a lock over after a call of Value: the next caller
+// gets a value of its own, at the cost of an acquisition. Value is empty if the lock was handed over
+// before. Readers of one process share a value. Value is safe for concurrent use.
+func (k *Lock) Value() string { return k.parts[0].lock.Value() }
 
 // Context ends when the lock does. Work that needs the lock must run under this context and stop
 // when it ends. context.Cause tells why, with details: ErrLost, ErrReleased or ErrClosed. The

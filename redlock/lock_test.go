@@ -206,7 +206,7 @@ func TestAContextThatIsAskedForLate(t *testing.T) {
 		"handed over": {nil, func(t *testing.T, l *redlock.Locker, k *redlock.Lock) {
 			got := waits(t.Context(), t, l)
 			require.NoError(t, k.Release(t.Context()))
-			assert.Equal(t, k.Value(), (<-got).Value())
+			assert.Equal(t, k.OwnValue(), (<-got).OwnValue())
 		}, redlock.ErrReleased},
 		"left by one of two readers": {[]redlock.Option{redlock.Shared()}, func(t *testing.T, l *redlock.Locker, k *redlock.Lock) {
 			read(t, l, "x")

@@ -235,7 +235,7 @@ func TestAPermitIsHandedOverWithinAProcess(t *testing.T) {
 			require.NoError(t, lock.Release(t.Context()))
 			next := <-got
 			assert.Zero(t, time.Since(start))
-			assert.Equal(t, lock.Value(), next.Value())
+			assert.Equal(t, lock.OwnValue(), next.OwnValue())
 			assert.Equal(t, lock.Permit(), next.Permit())
 			assert.ErrorIs(t, context.Cause(lock.Context()), redlock.ErrReleased)
 			synctest.Wait() // the gate is handed over as well

@@ -419,7 +419,7 @@ func TestALockThatWasHandedOverIsWatched(t *testing.T) {
 				time.Sleep(before)
 				loses()
 			}
-			require.Equal(t, lock.Value(), next.Value(), "it was handed over")
+			require.Equal(t, lock.OwnValue(), next.OwnValue(), "it was handed over")
 			assert.LessOrEqual(t, took(func() { <-next.Context().Done() }), 3*leg)
 			isOnly(t, context.Cause(next.Context()), redlock.ErrLost)
 			assert.Empty(t, r.of(sim.Submitted, protocol.OpExtend))

@@ -189,7 +189,7 @@ func TestASetOfOneNameIsThatLock(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, lock.Release(t.Context()))
 		got := <-next
-		assert.Equal(t, lock.Value(), got.Value())
+		assert.Equal(t, lock.OwnValue(), got.OwnValue())
 		assert.Equal(t, []string{"a"}, got.Names())
 	})
 }
@@ -376,7 +376,7 @@ func TestANameOfASetIsHandedOver(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, set.Release(t.Context()))
 		lock := <-single
-		assert.Equal(t, set.Value(), lock.Value())
+		assert.Equal(t, set.OwnValue(), lock.OwnValue())
 		assert.Equal(t, []string{"a"}, lock.Names())
 		assert.False(t, set.Valid())
 		assert.True(t, lock.Valid())

@@ -28,6 +28,7 @@ type Claim struct {
 	proof   int64   // the ballot that until counts from
 	known
 	trouble *trouble // nil: all has been well
+	told    bool     // its value is known outside of this process
 	readers *readers // nil: it is a writer's
 	tokens  *tokens  // nil: its Terms are not Fenced
 }
@@ -91,6 +92,17 @@ func (c *Claim) Deadline() clock.Instant { return c.hold.Deadline() }
 
 // Votes returns how many nodes have the claim, as far as is known.
 func (c *Claim) Votes() int { return c.votes.Size() }
+
+// Tell returns the value for use outside of this process, where it can free the claim. So the claim is not
+// handed over any more. If it was handed over already, the value is another caller's, and Tell returns nothing.
+func (h *Hold) Tell() string {
+	c := h.Claim
+	if c.readers == nil && c.hold != h {
+		return ""
+	}
+	c.told = true
+	return c.Value
+}
 
 // begin makes the claim held, by a vote that was won.
 func (c *Claim) begin(b *Ballot, renewAt clock.Instant) {

@@ -319,10 +319,13 @@ func (k *Key) couldHandOver(c *Claim, now clock.Instant) bool {
 	return len(k.line) > 0 && c.passesTo(k.line[0].Terms) && now.Sub(c.turn) < k.Turn.limit() && c.until.Sub(now) >= c.Terms.TTL/2
 }
 
-// passesTo reports whether the claim can be handed over to a caller with terms t. A Fair one could come before
+// passesTo reports whether the claim can be handed over to a caller with terms t. The value must be unknown
+// outside of this process, where it frees the claim of whoever has it. A Fair one could come before
 // others that have waited for longer. It lines up while the claim is held, so it has the key a round trip after
 // the release.
-func (c *Claim) passesTo(t *Terms) bool { return t.Renew && !t.Fair && c.suits(t) }
+func (c *Claim) passesTo(t *Terms) bool {
+	return !c.told && c.Terms.Adopts == "" && t.Renew && !t.Fair && c.suits(t)
+}
 
 // suits reports whether a caller with terms t would have asked for the same claim.
 func (c *Claim) suits(t *Terms) bool {
@@ -330,8 +333,7 @@ func (c *Claim) suits(t *Terms) bool {
 		return (t.Adopts == "" || t.Adopts == c.Value) && t.Shared && c.readers != nil && t.TTL <= c.Terms.TTL
 	}
 	of := c.Terms
-	isSame := t == of || t.TTL == of.TTL && t.Timeout == of.Timeout && t.Owner == of.Owner && t.Fenced == of.Fenced
-	return isSame && (t.Adopts == of.Adopts || t.Adopts == "" && !t.Fenced && c.hold != nil) // the adopter has had it
+	return t == of || t.TTL == of.TTL && t.Timeout == of.Timeout && t.Owner == of.Owner && t.Fenced == of.Fenced && t.Adopts == of.Adopts
 }
 
 // heldHere is the failure of a caller that finds another caller of this process holding the lock.

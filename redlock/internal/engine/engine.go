@@ -400,6 +400,13 @@ func (l Lock) Votes() int {
 	return l.Claim.Votes()
 }
 
+// Value returns the lock's value, for use outside of this process: see core.Hold.Tell.
+func (l Lock) Value() string {
+	l.entry.mu.Lock()
+	defer l.entry.mu.Unlock()
+	return l.Tell()
+}
+
 // Deadline returns when the hold ends, if nothing extends it; zero if it has ended.
 func (l Lock) Deadline() clock.Instant {
 	l.entry.mu.Lock()
