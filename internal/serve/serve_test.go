@@ -201,12 +201,48 @@ func TestAnswersThatDidNotArrive(t *testing.T) {
 		c.headers["Idempotency-Key"] = "2"
 		leave()
 		c.askUnder(gone, "POST", "/v1/locks", `{"name":"b"}`)
-		again := c.take(`{"name":"b"}`)
+		c.take(`{"name":"b"}`)
 		assert.Len(t, c.ask("GET", "/v1/session", "").session.Leases, 2)
-		c.release(again.lease.Lease)
-		assert.NotEqual(t, again.lease.Lease, c.take(`{"name":"b"}`).lease.Lease, "the key of a lease that was released is free")
 		c.session = ""
 		assert.Equal(t, kindBad, c.ask("POST", "/v1/locks", `{"name":"c"}`).problem.Kind)
+	})
+}
+
+// TestACopyThatComesLateTakesNoLock: a proxy may repeat a request whose lock was released, or lost, meanwhile.
+func TestACopyThatComesLateTakesNoLock(t *testing.T) {
+	served(t, Config{Limits: Limits{Total: 2}}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
+		c := open(t, s, `{"ttl_ms":3600000}`)
+		take := func(key string) answer {
+			c.headers = map[string]string{"Idempotency-Key": key}
+			return c.ask("POST", "/v1/locks", `{"name":"a"}`)
+		}
+		c.release(take("1").lease.Lease)
+		late := take("1")
+		assert.Equal(t, http.StatusGone, late.status)
+		assert.Equal(t, kindLease, late.problem.Kind)
+		assert.True(t, free(t, servers, "a"))
+
+		second := take("2").lease.Lease
+		servers.Lose("a")
+		time.Sleep(5 * time.Second)
+		late = take("2")
+		assert.Equal(t, http.StatusGone, late.status)
+		assert.Equal(t, kindLost, late.problem.Kind)
+		assert.Equal(t, kindLost, c.ask("DELETE", "/v1/locks/"+second, "").problem.Kind)
+		assert.Equal(t, kindLease, take("2").problem.Kind)
+
+		s = resumed(t, servers, Config{TTL: 10 * time.Second, Limits: Limits{Total: 2}}, s.Leave(), 0, 0)
+		c.server = s
+		assert.Equal(t, kindLease, take("1").problem.Kind, "the next server knows")
+		c.release(take("3").lease.Lease)
+		assert.Len(t, s.table.over, 2, "as many as there may be leases")
+		assert.Equal(t, kindLease, take("2").problem.Kind)
+		for range 3 {
+			time.Sleep(keepKeys / 2)
+			require.Equal(t, http.StatusOK, c.ask("GET", "/v1/session", "").status)
+		}
+		c.release(take("4").lease.Lease)
+		assert.Len(t, s.table.over, 1, "not for ever")
 	})
 }
 

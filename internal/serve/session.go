@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"reflect"
 	"slices"
 	"sync"
@@ -58,11 +59,23 @@ type lease struct {
 
 // An attempt is a wish that a client gave a key, so that asking again takes no second lock.
 type attempt struct {
-	wish  *wish
-	key   string        // empty: the client gave none
-	done  chan struct{} // closed when it is known what has become of it
-	lease *lease        // nil: nothing
+	wish   *wish         // nil if it is over
+	key    string        // empty: the client gave none
+	done   chan struct{} // closed when it is known what has become of it
+	lease  *lease        // nil: nothing, or it is over
+	isOver bool          // its lease was released
 }
+
+// An over is an attempt whose lease was released. Its key is kept for a while, because a copy of its request
+// can come later than the release: a proxy may send one. It would take a lock that no client knows of.
+type over struct {
+	of    *session
+	key   string
+	since time.Time
+}
+
+// keepKeys is how long the key of a released lease is kept at least, unless there are more than Limits.Total.
+const keepKeys = time.Hour
 
 // A table has the sessions and leases of a server. It is safe for concurrent use. One mutex is enough for
 // all of them, because nothing waits under it.
@@ -72,6 +85,7 @@ type table struct {
 	mu       sync.Mutex // guards what follows, and what changes of the sessions and leases
 	sessions map[string]*session
 	leases   map[string]*lease
+	over     []over         // oldest first
 	isClosed bool           // nothing is taken in any more
 	end      time.Time      // of all sessions, if it is closed and that is known
 	ends     sync.WaitGroup // releases of sessions that have ended
@@ -177,6 +191,21 @@ func (s *session) enter() error {
 	return nil
 }
 
+// retire keeps the key of a lease that was released. The session must be locked.
+func (s *session) retire(key string) {
+	if s.attempts[key] == nil {
+		return
+	}
+	*s.attempts[key] = attempt{key: key, done: s.attempts[key].done, isOver: true}
+	t := s.table
+	t.over = append(t.over, over{s, key, time.Now()})
+	for len(t.over) > t.limits.Total || time.Since(t.over[0].since) > keepKeys {
+		delete(t.over[0].of.attempts, t.over[0].key)
+		t.over[0] = over{}
+		t.over = t.over[1:]
+	}
+}
+
 // leave notes that a request is over.
 func (s *session) leave() {
 	s.mu.Lock()
@@ -277,6 +306,9 @@ func (s *session) try(ctx context.Context, key string, w *wish) (a *attempt, isN
 			s.attempts[key] = a
 			return a, true, nil
 		}
+		if a.isOver {
+			return nil, false, errOver
+		}
 		same := *w
 		same.Wait = a.wish.Wait // who asks again waits for what is left
 		if !reflect.DeepEqual(a.wish, &same) {
@@ -292,9 +324,13 @@ func (s *session) try(ctx context.Context, key string, w *wish) (a *attempt, isN
 		switch {
 		case err != nil:
 			return nil, false, err
-		case s.attempts[key] == a:
+		case s.attempts[key] != a: // it came to nothing
+		case a.isOver:
+		case a.lease.lost != "":
+			return nil, false, newProblem(http.StatusGone, kindLost, a.lease.lost)
+		default:
 			return a, false, nil
-		} // it came to nothing, or its lease was released
+		}
 	}
 	return nil, false, errNoSession
 }
@@ -302,8 +338,11 @@ func (s *session) try(ctx context.Context, key string, w *wish) (a *attempt, isN
 // settle tells what has become of an attempt. One that came to nothing is forgotten.
 func (s *session) settle(a *attempt, l *lease) {
 	s.mu.Lock()
-	if a.lease = l; l == nil && s.attempts[a.key] == a {
+	switch {
+	case l == nil && s.attempts[a.key] == a:
 		delete(s.attempts, a.key)
+	case !a.isOver:
+		a.lease = l
 	}
 	s.mu.Unlock()
 	close(a.done)
@@ -407,8 +446,8 @@ func (l *lease) remove() error {
 	}
 	l.lost = cmp.Or(l.lost, "it was released")
 	delete(s.leases, l.id)
-	delete(s.attempts, l.key)
 	delete(s.table.leases, l.id)
+	s.retire(l.key)
 	s.changes()
 	if s.isLone && len(s.leases) == 0 {
 		s.endLocked()

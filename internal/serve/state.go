@@ -29,6 +29,7 @@ type savedSession struct {
 	IsLone  bool         `json:"lone,omitempty"`
 	Version int64        `json:"version,omitempty"` // the next server's rises from there: clients have seen those before
 	Leases  []savedLease `json:"leases"`
+	Over    []string     `json:"released_keys,omitempty"` // oldest first
 }
 
 type savedLease struct {
@@ -100,6 +101,11 @@ func (s *session) saved() savedSession {
 		}
 		to.Leases = append(to.Leases, at)
 	}
+	for _, o := range s.table.over {
+		if o.of == s {
+			to.Over = append(to.Over, o.key)
+		}
+	}
 	return to
 }
 
@@ -117,6 +123,14 @@ func (s *Server) Resume(ctx context.Context, left State) (kept, lost int) {
 			continue
 		}
 		defer of.leave()
+		of.mu.Lock()
+		for _, key := range from.Over {
+			done := make(chan struct{})
+			close(done)
+			of.attempts[key] = &attempt{key: key, done: done}
+			of.retire(key)
+		}
+		of.mu.Unlock()
 		of.version = from.Version + 1 // who has seen the last one is answered at once
 		for _, each := range from.Leases {
 			slots <- struct{}{}

@@ -150,9 +150,8 @@ func TestAKeyOutlivesARestart(t *testing.T) {
 		c.headers = map[string]string{"Idempotency-Key": "1"}
 		first := c.take(`{"names":["x","y"]}`)
 		c.server = resumed(t, servers, Config{TTL: 10 * time.Second}, s.Leave(), 0, 1)
-		again := c.take(`{"names":["x","y"]}`)
-		assert.Equal(t, first.lease.Lease, again.lease.Lease)
-		assert.False(t, again.lease.Held)
+		assert.Equal(t, kindLost, c.ask("POST", "/v1/locks", `{"names":["x","y"]}`).problem.Kind)
+		assert.Equal(t, first.lease.Lease, c.ask("GET", "/v1/session", "").session.Leases[0].Lease)
 	})
 }
 
