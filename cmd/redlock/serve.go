@@ -278,11 +278,13 @@ func (s *serveCommand) serve(ctx context.Context, listener net.Listener, server 
 	return left > 0, nil
 }
 
-// leave writes what the next redlock serve goes on with.
+// leave writes the state that the next redlock serve resumes. Before the file is there, this process
+// disconnects from the servers: if it is stopped for longer than a TTL, its locks are over for it, and it
+// would release them on the servers, by the values that the next redlock serve has adopted.
 func (s *serveCommand) leave(over *http.Server, server *serve.Server) error {
 	text, err := json.Marshal(server.Leave())
 	if err == nil {
-		err = writeSecret(s.state, text)
+		err = writeSecret(s.state, text, s.servers.disconnect)
 	}
 	over.Close() // who can listen now, finds the file
 	if err != nil {
@@ -291,14 +293,16 @@ func (s *serveCommand) leave(over *http.Server, server *serve.Server) error {
 	return nil
 }
 
-// writeSecret writes a file that only we can read, whole or not at all.
-func writeSecret(path string, text []byte) error {
+// writeSecret writes a file that only we can read, whole or not at all. It calls before when the file is
+// complete, and not there under its name yet.
+func writeSecret(path string, text []byte, before func()) error {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // which is 0600
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(text)
 	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		before()
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {

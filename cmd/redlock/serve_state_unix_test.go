@@ -10,9 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	tr "github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/internal/serve"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -82,4 +84,29 @@ func TestServeRefusesAStateThatItCannotRead(t *testing.T) {
 		tr.NoError(t, err)
 		assert.Equal(t, text, string(left))
 	}
+}
+
+// TestServeDisconnectsBeforeItLeavesItsState: it may be stopped behind that for longer than a TTL. It would
+// then release the locks that the next one has adopted.
+func TestServeDisconnectsBeforeItLeavesItsState(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	file := filepath.Join(t.TempDir(), "state")
+	c := &cobra.Command{}
+	s := &serveCommand{servers: serverFlags(c), state: file}
+	s.flags = c.Flags()
+	locker, err := s.servers.open([]serverSet{{urls: f.URLs()}}, redlock.MemoryGuard(false))
+	tr.NoError(t, err)
+	defer locker.Close()
+	lock, err := locker.Acquire(t.Context(), "a")
+	tr.NoError(t, err)
+	tr.NoError(t, s.leave(&http.Server{}, serve.New(locker, serve.Config{TTL: usualTTL})))
+	assert.FileExists(t, file)
+	assert.ErrorIs(t, lock.Release(t.Context()), redlock.ErrNoQuorum)
+	_, err = client(t, f).TryAcquire(t.Context(), "a")
+	assert.ErrorIs(t, err, redlock.ErrHeld)
+
+	file = filepath.Join(t.TempDir(), "another")
+	tr.NoError(t, writeSecret(file, nil, func() { assert.NoFileExists(t, file) }))
+	assert.FileExists(t, file)
 }

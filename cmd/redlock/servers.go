@@ -51,6 +51,7 @@ type servers struct {
 	log    *slog.Logger // with --verbose, or if it lives on
 	login  credentials
 	sets   []serverSet                 // of groups
+	opened [][]protocol.Node           // by open, of each set
 	tls    func() (pool.Option, error) // of the files of TLS, which all sets share
 }
 
@@ -287,7 +288,17 @@ func (s *servers) open(sets []serverSet, more ...redlock.LockerOption) (*redlock
 	if err != nil {
 		return nil, s.refused(err)
 	}
+	s.opened = nodes
 	return locker, nil
+}
+
+// disconnect has the Locker of open ask the servers nothing more. Its locks stay on the servers.
+func (s *servers) disconnect() {
+	var all sync.WaitGroup
+	for _, node := range slices.Concat(s.opened...) {
+		all.Go(func() { node.Close() })
+	}
+	all.Wait()
 }
 
 // ofOption finds the option of the library that its error is about.
