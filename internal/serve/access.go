@@ -9,22 +9,22 @@ import (
 
 // refuses returns why a request may not be served, whoever sends it, or nil.
 //
-// On the loopback interface any page in a browser on this machine can send requests. A browser says
-// from which page one comes, and by which name the server was reached, which an attacker's own name can
-// stand for; both are looked at. Programs send neither an Origin nor another machine's name.
+// On the loopback interface any page in a browser on this machine can send requests, and a socket may be
+// forwarded to such a machine. A browser sends the Origin of the page, and the name by which it has reached
+// the server, which an attacker's own name can stand for; both are looked at. Programs send neither an Origin
+// nor another machine's name, and HTTP/1.0 no name at all.
 func (c *Config) refuses(r *http.Request) error {
 	host, own := hostOf(r.Host), "http://"+r.Host
 	if r.TLS != nil {
 		own = "https://" + r.Host
 	}
-	// A socket with a page may have been forwarded to a browser, where an attacker's name can stand for it.
-	// Such names have a dot.
-	isForeign := c.IsLoopback || c.Page != nil && r.TLS == nil && strings.Contains(host, ".")
+	// An attacker's name for a forwarded socket with a page has a dot.
+	isForeign := c.IsLoopback && host != "" || c.Page != nil && r.TLS == nil && strings.Contains(host, ".")
 	if isForeign && !isLocal(host) {
 		return newProblem(http.StatusForbidden, kindForbidden, "this server answers only to localhost, not to "+host)
 	}
-	if origin := r.Header.Get("Origin"); (c.IsLoopback || c.Page != nil) && origin != "" && origin != own {
-		return newProblem(http.StatusForbidden, kindForbidden, "pages of other sites may not use this server")
+	if origin := r.Header.Get("Origin"); origin != "" && (c.Page == nil || origin != own) {
+		return newProblem(http.StatusForbidden, kindForbidden, "pages of other sites may not use this server: omit the header Origin in a program")
 	}
 	return nil
 }

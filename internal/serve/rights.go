@@ -30,7 +30,7 @@ func (s *Server) clientOf(r *http.Request) (*rights.Client, error) {
 	}
 	var client *rights.Client
 	if given := r.Header.Get("Authorization"); given != "" {
-		if token, isBearer := strings.CutPrefix(given, "Bearer "); isBearer {
+		if scheme, token, _ := strings.Cut(given, " "); strings.EqualFold(scheme, "Bearer") {
 			client = s.config.Rights.Current().OfToken(token)
 		}
 	} else if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {

@@ -268,6 +268,7 @@ func TestClientsAreKnownByTokenOrCertificate(t *testing.T) {
 	for name, c := range map[string]struct {
 		authorization, subject, label string
 	}{
+		"a scheme in lower case":         {"bearer " + tokenOf("billing"), "", "billing"},
 		"a token":                        {"Bearer " + tokenOf("billing"), "", "billing"},
 		"a token, and a certificate":     {"Bearer " + tokenOf("billing"), "payroll", "billing"},
 		"a certificate":                  {"", "payroll", "payroll"},

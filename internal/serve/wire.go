@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"io"
+	"mime"
 	"net/http"
 	"net/url"
 	"slices"
@@ -126,7 +127,8 @@ func checkText(r *http.Request) error {
 // decode reads a body, which may be empty. A name that is there twice, or is not UTF-8, is refused: it would
 // stand for another lock than the one that was meant.
 func decode(r *request, into any) error {
-	if kind := r.Header.Get("Content-Type"); kind != "" && !strings.HasPrefix(kind, "application/json") {
+	kind := r.Header.Get("Content-Type")
+	if media, _, err := mime.ParseMediaType(kind); kind != "" && (err != nil || media != "application/json") {
 		return bad("the Content-Type is %q, must be application/json", kind)
 	} else if kind == "" && r.ContentLength != 0 {
 		return bad("the Content-Type is missing, must be application/json")

@@ -164,6 +164,10 @@ func TestWrongInput(t *testing.T) {
 		assert.Equal(t, kindBad, other.ask("GET", "/v1/session", "").problem.Kind)
 		other.headers = map[string]string{"Content-Type": "text/plain"}
 		assert.Contains(t, other.ask("POST", "/v1/locks", `{"name":"c"}`).body, "Content-Type")
+		for kind, status := range map[string]int{"Application/JSON; Charset=UTF-8": http.StatusCreated, "application/jsonx": http.StatusBadRequest} {
+			other.headers = map[string]string{"Content-Type": kind}
+			assert.Equal(t, status, other.ask("POST", "/v1/locks", `{"name":"c`+kind+`"}`).status, kind)
+		}
 		c.headers = map[string]string{"Accept": "text/event-stream"}
 		assert.Contains(t, c.ask("GET", "/v1/session?bound=yes", "").problem.Detail, "bound=yes: must be true or false")
 		c.headers = map[string]string{"Idempotency-Key": strings.Repeat("x", maxKey+1)}
@@ -199,10 +203,13 @@ func TestAccess(t *testing.T) {
 		"by IPv6":                          {config: Config{IsLoopback: true}, host: "[::1]:8080"},
 		"by IPv6 without a port":           {config: Config{IsLoopback: true}, host: "[::1]"},
 		"an attacker's name":               {config: Config{IsLoopback: true}, host: "evil.example:8080", refused: true},
-		"without a name":                   {config: Config{IsLoopback: true}, host: "", refused: true},
-		"a page of its own":                {config: Config{IsLoopback: true}, host: "localhost:8080", origin: "http://localhost:8080"},
+		"without a name, as HTTP/1.0":      {config: Config{IsLoopback: true}, host: ""},
+		"a page, where there is none":      {config: Config{IsLoopback: true}, host: "localhost:8080", origin: "http://localhost:8080", refused: true},
+		"a page over a socket":             {host: "evil.example", origin: "http://evil.example", refused: true},
+		"a page over a network":            {host: "lock.example", origin: "https://evil.example", isTLS: true, refused: true},
+		"a page of its own":                {config: Config{IsLoopback: true, Page: &Page{}}, host: "localhost:8080", origin: "http://localhost:8080"},
 		"a page of another":                {config: Config{IsLoopback: true}, host: "localhost:8080", origin: "http://localhost:3000", refused: true},
-		"a page of its own, over TLS":      {config: Config{IsLoopback: true}, host: "localhost:8080", origin: "https://localhost:8080", isTLS: true},
+		"a page of its own, over TLS":      {config: Config{IsLoopback: true, Page: &Page{}}, host: "localhost:8080", origin: "https://localhost:8080", isTLS: true},
 		"a page of another, behind a port": {config: Config{IsLoopback: true}, host: "localhost:8080", origin: "http://localhost:8080", isTLS: true, refused: true},
 		"a page from nowhere":              {config: Config{IsLoopback: true}, host: "localhost:8080", origin: "null", refused: true},
 		"any name over a socket":           {host: "redlock"},
