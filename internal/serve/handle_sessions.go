@@ -145,6 +145,9 @@ func (s *session) pace() time.Duration {
 // keeps the session of a client that is stopped.
 const streamFor = time.Minute
 
+// mostSilence is the longest pause between two events. Proxies cut a connection that is silent for a minute.
+const mostSilence = streamFor / 3
+
 // stream answers with the session's state as server-sent events: now, at each change, and as often as
 // pace says.
 func (s *Server) stream(w http.ResponseWriter, r *request, of *session) error {
@@ -178,7 +181,7 @@ func (s *Server) stream(w http.ResponseWriter, r *request, of *session) error {
 		if err = errors.Join(err, out.Flush()); err != nil || sending.Err() != nil {
 			break
 		}
-		of.await(r, state.Version, of.pace())
+		of.await(r, state.Version, min(of.pace(), mostSilence))
 	}
 	if bound && sending.Err() != nil {
 		of.end()

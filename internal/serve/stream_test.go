@@ -40,6 +40,18 @@ func TestAStreamTellsEachChange(t *testing.T) {
 	})
 }
 
+// TestAStreamIsNeverSilentForLong: proxies cut a connection that is silent for a minute.
+func TestAStreamIsNeverSilentForLong(t *testing.T) {
+	served(t, Config{}, func(t *testing.T, _ *redlocktest.Servers, s *Server) {
+		c := open(t, s, `{"ttl_ms":3600000}`)
+		c.headers = map[string]string{"Accept": "text/event-stream"}
+		began := time.Now()
+		told := c.ask("GET", "/v1/session", "")
+		assert.InDelta(t, streamFor, time.Since(began), float64(time.Second))
+		assert.GreaterOrEqual(t, strings.Count(told.body, "event: state\n"), 3)
+	})
+}
+
 // TestAStreamKeepsASessionAlive, and one that broke for its TTL.
 func TestAStreamKeepsASessionAlive(t *testing.T) {
 	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
