@@ -62,6 +62,7 @@ var (
 	errNoLease   = newProblem(http.StatusNotFound, kindLease, "there is no such lease: it was never there, was released, or its session has ended")
 	errOtherWish = newProblem(http.StatusUnprocessableEntity, kindConflict, "the Idempotency-Key stands for another request: use a new key for each lock that is wanted")
 	errOver      = newProblem(http.StatusGone, kindLease, "the lock of this Idempotency-Key was released: use a new key for each lock that is wanted")
+	errUnderWay  = newProblem(http.StatusLocked, kindHeld, "an earlier request with this Idempotency-Key still waits for the lock")
 	errNoOffice  = newProblem(http.StatusNotFound, kindBad, "this server is no candidate: redlock serve has --office")
 	errTermOver  = newProblem(http.StatusGone, kindLost, "this candidate is not in the term with that token")
 )

@@ -208,6 +208,26 @@ func TestAnswersThatDidNotArrive(t *testing.T) {
 	})
 }
 
+// TestARequestThatIsRepeatedWaitsForItsOwnTime, and no longer for the time of the first one.
+func TestARequestThatIsRepeatedWaitsForItsOwnTime(t *testing.T) {
+	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
+		c := open(t, s, "")
+		c.headers = map[string]string{"Idempotency-Key": "1"}
+		release := servers.Hold("a")
+		first := make(chan answer)
+		go func() { first <- c.ask("POST", "/v1/locks", `{"name":"a","wait_ms":15000}`) }()
+		time.Sleep(time.Second)
+		for wait, most := range map[string]time.Duration{"0": time.Second, "3000": 3 * time.Second} {
+			began := time.Now()
+			again := c.ask("POST", "/v1/locks", `{"name":"a","wait_ms":`+wait+`}`)
+			assert.Equal(t, kindHeld, again.problem.Kind)
+			assert.LessOrEqual(t, time.Since(began), most)
+		}
+		release()
+		assert.True(t, (<-first).lease.Held)
+	})
+}
+
 // TestACopyThatComesLateTakesNoLock: a proxy may repeat a request whose lock was released, or lost, meanwhile.
 func TestACopyThatComesLateTakesNoLock(t *testing.T) {
 	served(t, Config{Limits: Limits{Total: 2}}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {

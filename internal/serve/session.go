@@ -296,8 +296,11 @@ func (s *session) changes() {
 }
 
 // try returns the attempt that has a client's key: one of an earlier request, or a new one, whose
-// outcome the caller then tells by settle. It waits for one that is under way.
+// outcome the caller then tells by settle. It waits for one that is under way, for as long as w says, or for
+// a vote.
 func (s *session) try(ctx context.Context, key string, w *wish) (a *attempt, isNew bool, err error) {
+	late := time.NewTimer(max(millis(w.Wait), time.Second))
+	defer late.Stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for !s.ended {
@@ -317,6 +320,8 @@ func (s *session) try(ctx context.Context, key string, w *wish) (a *attempt, isN
 		s.mu.Unlock()
 		select {
 		case <-a.done:
+		case <-late.C:
+			err = errUnderWay
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
