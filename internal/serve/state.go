@@ -15,6 +15,7 @@ import (
 // for the sessions.
 type State struct {
 	Version  int            `json:"version"`
+	Left     time.Time      `json:"left,omitzero"` // when, by the machine's clock
 	Sessions []savedSession `json:"sessions"`
 }
 
@@ -66,7 +67,7 @@ const notCarried = "the server was restarted, which a lock of several names or p
 // it leads. The Locker must not be closed.
 func (s *Server) Leave() State {
 	s.leaves.Store(true)
-	all := State{Version: stateVersion, Sessions: []savedSession{}}
+	all := State{Version: stateVersion, Left: time.Now(), Sessions: []savedSession{}}
 	s.table.mu.Lock()
 	s.table.isClosed = true
 	for _, of := range s.table.sessions {
@@ -115,6 +116,10 @@ func (s *session) saved() savedSession {
 // is for the next Server.
 func (s *Server) Resume(ctx context.Context, left State) (kept, lost int) {
 	began := time.Now()
+	gap := time.Duration(0) // in which no server served
+	if !left.Left.IsZero() {
+		gap = max(0, began.Round(0).Sub(left.Left.Round(0)))
+	}
 	var adoptions sync.WaitGroup
 	slots := make(chan struct{}, 64) // adoptions at a time
 	for _, from := range left.Sessions {
@@ -133,6 +138,9 @@ func (s *Server) Resume(ctx context.Context, left State) (kept, lost int) {
 		of.mu.Unlock()
 		of.version = from.Version + 1 // who has seen the last one is answered at once
 		for _, each := range from.Leases {
+			if each.Hold > 0 {
+				each.Hold = max(1, each.Hold-gap.Milliseconds())
+			}
 			slots <- struct{}{}
 			adoptions.Go(func() {
 				s.resumeLease(ctx, began, of, each)
