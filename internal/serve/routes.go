@@ -139,6 +139,7 @@ func (s *Server) handle(w http.ResponseWriter, hr *http.Request, of route) (err 
 	r.by, r.since = callerOf(r.Request), time.Now()
 	if of.with != nil {
 		names, err := of.with(r)
+		r.body = nil // a request can wait for an hour
 		if err != nil {
 			return err
 		}
