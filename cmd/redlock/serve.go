@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -151,6 +152,8 @@ func (s *serveCommand) check() error {
 
 // run serves until ctx ends.
 func (s *serveCommand) run(ctx context.Context) error {
+	// A log whose reader has gone away must not end this process, which has the locks of others.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	d, err := s.door()
 	if err != nil {
 		return err

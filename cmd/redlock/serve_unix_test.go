@@ -432,3 +432,28 @@ func TestServeBoundsConnections(t *testing.T) {
 		}
 	})
 }
+
+// TestServeOutlivesTheReaderOfItsLog: what it cannot log is dropped, and its clients keep their locks.
+func TestServeOutlivesTheReaderOfItsLog(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	p := command(t, f.URLs(), "serve", "-v", "--listen", "127.0.0.1:0")
+	p.Stderr = nil
+	log, err := p.StderrPipe()
+	tr.NoError(t, err)
+	tr.NoError(t, p.Start())
+	t.Cleanup(func() { p.Process.Kill(); p.Wait() })
+	text := ""
+	for buf := make([]byte, 4096); !servingAt.MatchString(text); {
+		n, err := log.Read(buf)
+		tr.NoError(t, err, text)
+		text += string(buf[:n])
+	}
+	tr.NoError(t, log.Close())
+	s := &served{process: p, t: t, address: servingAt.FindStringSubmatch(text)[1], client: &http.Client{Timeout: endless}}
+	defer s.client.CloseIdleConnections()
+	for _, name := range []string{"a", "b"} {
+		lease := s.take(name).Lease
+		assert.Equal(t, http.StatusNoContent, s.ask("DELETE", "/v1/locks/"+lease, "").status)
+	}
+}
