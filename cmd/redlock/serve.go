@@ -315,31 +315,43 @@ func writeSecret(path string, text []byte, before func()) error {
 }
 
 // resume goes on with what the last redlock serve has left. The file is removed first, so that no other
-// one goes on with it, too.
+// one goes on with it, too. An empty file is none.
 func (s *serveCommand) resume(ctx context.Context, server *serve.Server) error {
 	if s.state == "" {
 		return nil
 	}
 	text, err := os.ReadFile(s.state)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+	hasState := err == nil && len(text) > 0
 	var left serve.State
-	if err == nil {
-		err = json.Unmarshal(text, &left)
-	}
-	if err == nil {
-		err = left.Check()
+	if hasState {
+		if err = json.Unmarshal(text, &left); err == nil {
+			err = left.Check()
+		}
 	}
 	if err == nil {
 		err = os.Remove(s.state)
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return wrong(s.flags, "state", "%w; remove it if it is not what redlock serve has left", err)
 	}
-	kept, lost := server.Resume(ctx, left)
-	fmt.Fprintf(s.stderr, "redlock: goes on with %d locks of the last redlock serve; %d were lost\n", kept, lost)
+	if err := s.tryState(); err != nil {
+		return wrong(s.flags, "state", "cannot be written, so no lock would outlive a restart: %w", err)
+	}
+	if hasState {
+		kept, lost := server.Resume(ctx, left)
+		fmt.Fprintf(s.stderr, "redlock: goes on with %d locks of the last redlock serve; %d were lost\n", kept, lost)
+	}
 	return nil
+}
+
+// tryState returns why leave could not write a file there, or nil. It leaves the path itself alone, where
+// another redlock serve may be writing its state.
+func (s *serveCommand) tryState() error {
+	f, err := os.CreateTemp(filepath.Dir(s.state), filepath.Base(s.state)+".*")
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
 // httpServer bounds what a client that is slow, or means harm, can cost.

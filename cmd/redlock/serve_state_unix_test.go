@@ -110,3 +110,20 @@ func TestServeDisconnectsBeforeItLeavesItsState(t *testing.T) {
 	tr.NoError(t, writeSecret(file, nil, func() { assert.NoFileExists(t, file) }))
 	assert.FileExists(t, file)
 }
+
+// TestServeTriesItsStateAtTheStart: at the end it would be too late to tell.
+func TestServeTriesItsStateAtTheStart(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	missing := filepath.Join(t.TempDir(), "no", "state")
+	code, _, stderr := command(t, f.URLs(), "serve", "--listen", "127.0.0.1:0", "--state", missing).outcome(t)
+	assert.Equal(t, 64, code)
+	assert.Contains(t, stderr, "redlock: --state: cannot be written")
+
+	empty := filepath.Join(t.TempDir(), "state")
+	tr.NoError(t, os.WriteFile(empty, nil, 0o600))
+	s := startServe(t, f, "--listen", "127.0.0.1:0", "--state", empty)
+	assert.NoFileExists(t, empty)
+	tr.Zero(t, s.stop(), s.stderr.String())
+	assert.FileExists(t, empty)
+}
