@@ -17,10 +17,6 @@ import (
 
 const primaryKey = record.PrimaryKey
 
-// confirmAge is how long the others have been replicas when a primary is confirmed. Until then votes
-// of theirs may rest on an older look at their identity.
-const confirmAge = 2 * link.IdentityAge
-
 // maxApart is how far the clocks of a replica and its primary may be apart. What a replica has accepted
 // of fencing tokens, if it was the primary before, was near to its own clock. And what it has entered
 // into its record seems to have faded to a primary that is far ahead.
@@ -178,8 +174,15 @@ func (m members) dialPrimary(ctx context.Context) (redis.Conn, error) {
 	return keep(greetings, found, nil).Conn, nil
 }
 
-// confirm makes sure that all members but the primary are replicas, and tells the primary so. They
-// are looked at again, now that the primary is known.
+// confirm makes sure that all members but the primary are replicas, and writes that to the primary. Each member is
+// looked at again, after the primary was greeted.
+//
+// Nothing has to be waited for. A vote counts only if its server, behind the vote, was still the primary that it
+// had been (link's confirmation). So each vote of another member that counts ran before this look at that member,
+// and its lock has expired a TTL after that: the quarantine of the primary begins later, with its record. If the
+// primary was demoted since its greeting, SET is refused; if it was promoted again as well, the key names a
+// generation that is over, which no client takes for confirmed, and the first batch of this client ends its
+// connection.
 func (m members) confirm(ctx context.Context, at int, greetings []link.Greeting) error {
 	primary := &greetings[at]
 	for i, g := range greetings {
@@ -194,11 +197,6 @@ func (m members) confirm(ctx context.Context, at int, greetings []link.Greeting)
 			return fmt.Errorf("%w: %s is a primary, and votes once all others have been seen as replicas; %s: %w",
 				errNoVote, m[at].name, m[i].name, link.Explain(err))
 		}
-	}
-	select {
-	case <-time.After(confirmAge):
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 	primary.Server.Primary = primary.Server.Generation()
 	err := link.Ask(ctx, primary.Conn, link.Question{Name: "SET", Args: []any{primaryKey, primary.Server.Primary}, Required: true})

@@ -2,6 +2,7 @@ package link
 
 import (
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -11,32 +12,56 @@ import (
 	"github.com/redquorum/redquorum/pool/internal/wire"
 )
 
-// IdentityAge is how old the answer to INFO replication may be when a vote rests on it.
-const IdentityAge = 10 * time.Millisecond
-
-// A confirmation confirms votes before they are handed on. Behind each batch with acquisitions or
-// extensions goes one PTTL of the epoch record, and the votes of the batch are held back until its
-// answer, which comes with the same packet. So the record was seen after them, for the price of one small
-// command for all.
+// A confirmation confirms votes before it hands them on. Each batch with acquisitions or extensions is
+// followed by PTTL of the epoch record and INFO replication, in this order. The votes of the batch wait for both
+// answers. So a vote counts only if the server, after it ran the vote and read the record, was still the primary
+// of the handshake, with the same data. No clock of this process decides: a batch can arrive late by any time.
 //
-// A server that was demoted and promoted again within one process has forgotten what its replica
-// lacked, and may have the same record. INFO replication tells that. It costs as much as some
-// acquisitions, so it is sent once in IdentityAge at most: to be demoted, take over another's data
-// set and be promoted again takes longer.
+// The order of one connection is enough, however the batch is cut into segments. The readings, and why a change
+// before the act does no harm:
+//
+//	reading                  read                   what a change means for the vote
+//	role, master_replid,     behind each batch      Each promotion draws a new master_replid, also after a failed
+//	second_repl_offset                              FAILOVER; REPLICAOF NO ONE on a primary changes nothing. So a
+//	                                                primary with the master_replid of the handshake was never a
+//	                                                replica since then, and took no data.
+//	life of the record       behind each batch,     FLUSHALL, eviction or another generation changes it: the memory
+//	                         before INFO            guard counts no vote. INFO vouches for the server it was read on.
+//	run_id                   handshake              It is constant in a process, and a process keeps a connection.
+//	received bytes,          handshake, and with    They only name the data set. While the master_replid stays, the
+//	redlock:primary          another master_replid  data is the same under either name; the script of the record
+//	                                                names it again before it writes.
+//	ROLE                     handshake              INFO repeats it behind each batch.
+//	primary of a replica     handshake              An error text only.
+//	maxmemory-policy         handshake              A log text only: the operator decides.
+//	CLIENT ID                handshake              It ends an older connection of this client, in the same process.
+//	slots of a cluster       handshake              A server that lacks the slot of a key answers MOVED, which is no
+//	                                                vote.
+//
+// The first replica, a backup and the end of a backlog change the master_replid, too, and the data is as before.
+// A server whose data is its own (record.DataSet) tells: the votes wait until it is asked a second time, behind
+// them, for all that names its data.
+//
+// A server that does not permit INFO confirms votes by the record alone.
 type confirmation struct {
-	server Server // as it was at the handshake
+	server Server // by the handshake; INFO replication by the last look at who it is
 	run    string // as Reply.Run
 	broken <-chan struct{}
 	fail   func(error)                     // ends the connection
 	reply  func(wire.Call, protocol.Reply) // hands a reply on
+	kick   func()                          // has the writer call follow
+
+	doubted atomic.Bool // the writer is to ask again who the server is
 
 	// the writer's
-	readRecord wire.Call     // PTTL of the record
-	asked      time.Duration // since processStart: when INFO replication was sent last; zero: never
+	readRecord wire.Call // PTTL of the record
+	look       wire.Call // INFO replication
 
 	// the reader's
-	seen  Server // what the answers since the last look at the server's identity say
-	votes []vote // until they are confirmed
+	votes  []vote // in the order of their answers
+	read   int    // votes with the life of the record
+	asking bool   // again who the server is
+	seen   Server // by the answers so far
 }
 
 // A vote is a granted or refused request whose reply waits for its confirmation.
@@ -65,37 +90,25 @@ func recordKey(batch []wire.Call) string {
 // follow appends the commands that confirm the votes of a batch.
 func (f *confirmation) follow(batch []wire.Call, key string) []wire.Call {
 	if f.readRecord.Own == nil {
-		f.readRecord = wire.Command(wire.Begin(2, "PTTL", key), f.confirm)
+		f.readRecord = wire.Command(wire.Begin(2, "PTTL", key), f.readLife)
+		f.look = wire.Command(askReplication, f.identify)
 	}
-	if now := sinceStart(); f.server.DataSet != "" && (f.asked == 0 || now-f.asked >= IdentityAge) {
-		f.asked = now
-		if f.server.identity() != f.server.Generation() { // which more depends on
-			batch = append(batch,
-				wire.Command(getPrimary, func(v any, _ redis.Error) { f.seen.Primary = short(v) }),
-				wire.Command(askStats, func(v any, _ redis.Error) { f.seen.readStats(v) }))
-		}
-		batch = append(batch, wire.Command(askReplication, f.identify))
+	batch = append(batch, f.readRecord)
+	if f.server.DataSet != "" {
+		batch = append(batch, f.look)
 	}
-	return append(batch, f.readRecord)
+	return batch
 }
 
-// identify takes the answer to INFO replication.
-func (f *confirmation) identify(answer any, failure redis.Error) {
-	seen := f.seen
-	f.seen = Server{}
-	seen.RunID = f.server.RunID
-	seen.readReplication(answer)
-	if f.server.standsIn() {
-		seen.RunID = seen.DataSet
+// askAgain returns the commands by which a server tells again who it is, if the reader wants them.
+func (f *confirmation) askAgain() []wire.Call {
+	if !f.doubted.Swap(false) {
+		return nil
 	}
-	switch {
-	case failure != "": // permitted at the handshake, and not any more
-		err, _ := wire.Explain(failure)
-		f.fail(err)
-	case seen.demoted:
-		f.fail(wire.ErrReplica)
-	case seen.identity() != f.run:
-		f.fail(ErrSucceeded)
+	return []wire.Call{
+		wire.Command(askReplication, func(v any, _ redis.Error) { f.seen.readReplication(v) }),
+		wire.Command(askStats, func(v any, _ redis.Error) { f.seen.readStats(v) }),
+		wire.Command(getPrimary, f.identifyAgain),
 	}
 }
 
@@ -108,12 +121,10 @@ func (f *confirmation) deliver(k wire.Call, r protocol.Reply) {
 	f.votes = append(f.votes, vote{k, r})
 }
 
-// confirm takes the answer to the PTTL of the record, and hands the votes on.
-func (f *confirmation) confirm(answer any, failure redis.Error) {
-	select {
-	case <-f.broken: // by identify: the end of the connection settles the votes
+// readLife takes the answer to the PTTL of the record.
+func (f *confirmation) readLife(answer any, failure redis.Error) {
+	if f.isBroken() {
 		return
-	default:
 	}
 	var life time.Duration
 	var err error
@@ -130,20 +141,85 @@ func (f *confirmation) confirm(answer any, failure redis.Error) {
 	if err != nil {
 		err = fmt.Errorf("granted, but its epoch record could not be read: %w", err)
 	}
-	f.settle(life, err)
+	for i := f.read; i < len(f.votes); i++ {
+		f.votes[i].reply.Life = life
+		f.votes[i].spoil(err)
+	}
+	f.read = len(f.votes)
+	if f.server.DataSet == "" {
+		f.settle()
+	}
 }
 
-// settle hands the votes on. With an error a grant is unknown, because the node may have forgotten locks
-// before it.
-func (f *confirmation) settle(life time.Duration, err error) {
+// identify takes the answer to INFO replication behind a batch.
+func (f *confirmation) identify(answer any, failure redis.Error) {
+	switch {
+	case f.isBroken():
+	case failure != "": // permitted at the handshake, and now refused
+		err, _ := wire.Explain(failure)
+		f.fail(err)
+	case f.server.isReplicatingAsIn(answer):
+		f.settle()
+	case f.asking: // the votes of this batch wait, too
+	case !f.server.hasOwnData():
+		f.seen = Server{RunID: f.server.RunID}
+		f.seen.readReplication(answer)
+		f.fail(f.seen.succeeded())
+	default:
+		f.seen, f.asking = Server{RunID: f.server.RunID}, true
+		f.doubted.Store(true)
+		f.kick()
+	}
+}
+
+// identifyAgain takes the last answer to askAgain. All votes so far ran before those questions.
+func (f *confirmation) identifyAgain(primary any, failure redis.Error) {
+	if f.isBroken() {
+		return
+	}
+	f.seen.readPrimary(primary)
+	if f.server.standsIn() {
+		f.seen.RunID = f.seen.DataSet
+	}
+	if failure != "" || f.seen.isReplica() || f.seen.identity() != f.run {
+		f.fail(f.seen.succeeded())
+		return
+	}
+	f.asking = false
+	f.server.role, f.server.DataSet, f.server.second = f.seen.role, f.seen.DataSet, f.seen.second
+	f.settle()
+}
+
+func (f *confirmation) isBroken() bool {
+	select {
+	case <-f.broken: // the end of the connection settles the votes
+		return true
+	default:
+		return false
+	}
+}
+
+// settle hands the confirmed votes on. The writer sends a batch with its look, so all have the life of the record.
+func (f *confirmation) settle() {
 	for i := range f.votes {
-		v := &f.votes[i]
-		v.reply.Life = life
-		if err != nil && v.reply.Outcome == protocol.Granted {
-			v.reply.Outcome, v.reply.Err = protocol.Unknown, err
-		}
-		f.reply(v.Call, v.reply)
+		f.reply(f.votes[i].Call, f.votes[i].reply)
 	}
 	clear(f.votes)
-	f.votes = f.votes[:0]
+	f.votes, f.read = f.votes[:0], 0
+}
+
+// end hands the votes on that have no confirmation, because the connection has ended for the reason err.
+func (f *confirmation) end(err error) {
+	for i := range f.votes {
+		f.votes[i].reply.Life = 0
+		f.votes[i].spoil(err)
+	}
+	f.settle()
+}
+
+// spoil makes a grant unknown if there is an error, because the node may have forgotten locks before it.
+func (v *vote) spoil(err error) {
+	if err != nil && v.reply.Outcome == protocol.Granted {
+		v.reply.Outcome, v.reply.Err = protocol.Unknown, err
+	}
 }

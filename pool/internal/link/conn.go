@@ -41,7 +41,8 @@ func newConn(q *queue, h *hints, g Greeting) *conn {
 	c := &conn{
 		queue: q, config: h.config, redis: g.Conn, server: g.Server, began: time.Now(), broken: make(chan struct{}),
 	}
-	c.confirmation = confirmation{server: g.Server, run: g.Server.identity(), broken: c.broken, fail: c.fail, reply: q.reply}
+	f := &c.confirmation
+	f.server, f.run, f.broken, f.fail, f.reply, f.kick = g.Server, g.Server.identity(), c.broken, c.fail, q.reply, q.kick
 	c.tracking = tracking{hints: h, merger: &c.merger, run: g.Server.RunID}
 	if !g.Server.scripts {
 		c.merger.Stop()
@@ -72,7 +73,7 @@ func (c *conn) serve(ctx context.Context) error {
 	c.write()
 	end()
 	others.Wait()
-	c.confirmation.settle(0, c.err)
+	c.confirmation.end(c.err)
 	for _, k := range c.sent.unanswered() {
 		c.unanswered(k)
 	}
@@ -125,6 +126,9 @@ func (c *conn) prepare(batch []wire.Call) []wire.Call {
 	batch = c.tracking.insert(batch)
 	if !c.server.scripts {
 		wire.WithSources(batch)
+	}
+	if again := c.confirmation.askAgain(); again != nil {
+		batch = slices.Insert(batch, 0, again...)
 	}
 	if auth := c.auth.Swap(nil); auth != nil {
 		batch = slices.Insert(batch, 0, *auth)

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -38,22 +39,22 @@ type Server struct {
 	Role      string // empty if ROLE is not permitted
 	Abilities wire.Abilities
 
+	role     string // by INFO replication; empty as RunID
 	second   string // its second_repl_offset; empty as RunID
 	taken    string // how many bytes it has read from primaries; empty if it does not tell
-	demoted  bool   // INFO calls it a replica
 	of       string // the primary of a replica
 	clientID int64  // of this connection; zero if CLIENT ID is not permitted
 	scripts  bool   // are loaded
 	missing  string // why it does not have all keys, in a Redis Cluster; empty: it has
 }
 
-// AskWho returns the questions for what IsConfirmed looks at. What stands under the key of the primary is
-// asked for first, so that it was there when the server was who it then is.
+// AskWho returns the questions for IsConfirmed, and for the name of the server's data set.
 func (s *Server) AskWho() []Question {
 	return []Question{
-		{Name: "GET", Args: []any{record.PrimaryKey}, Answered: func(v any) { s.Primary = short(v) }},
 		{Name: "INFO", Args: []any{"server"}, Answered: func(v any) { s.RunID = infoField(v, "run_id") }},
 		{Name: "INFO", Args: []any{"replication"}, Answered: s.readReplication},
+		{Name: "INFO", Args: []any{"stats"}, Answered: s.readStats},
+		{Name: "GET", Args: []any{record.PrimaryKey}, Answered: s.readPrimary},
 	}
 }
 
@@ -63,11 +64,33 @@ func (s *Server) AskRole() Question {
 }
 
 func (s *Server) readReplication(info any) {
-	s.DataSet, s.second = infoField(info, "master_replid"), infoField(info, "second_repl_offset")
-	s.demoted = strings.HasPrefix(infoField(info, "role"), "slave")
+	s.role, s.DataSet, s.second = infoField(info, "role"), infoField(info, "master_replid"), infoField(info, "second_repl_offset")
 }
 
 func (s *Server) readStats(info any) { s.taken = infoField(info, "total_net_repl_input_bytes") }
+
+func (s *Server) readPrimary(v any) { s.Primary = short(v) }
+
+// isReplicatingAsIn reports whether an answer to INFO replication is as s has it.
+func (s *Server) isReplicatingAsIn(info any) bool {
+	return fieldIs(info, "role", s.role) && fieldIs(info, "master_replid", s.DataSet) && fieldIs(info, "second_repl_offset", s.second)
+}
+
+// isReplica reports whether INFO calls the server a replica.
+func (s *Server) isReplica() bool { return strings.HasPrefix(s.role, "slave") }
+
+// succeeded returns why a server that tells this is not the one of the handshake.
+func (s *Server) succeeded() error {
+	if s.isReplica() {
+		return wire.ErrReplica
+	}
+	return ErrSucceeded
+}
+
+// hasOwnData reports whether the name of the data set outlives a change of the master_replid.
+func (s *Server) hasOwnData() bool {
+	return record.DataSet("", s.second, s.taken, s.Primary) == record.OwnData
+}
 
 func (s *Server) readRole(v any) {
 	list, _ := redis.Values(v, nil)
@@ -140,7 +163,6 @@ func Handshake(ctx context.Context, c redis.Conn) (s Server, doubts []string, er
 	}
 	questions = append(questions, s.AskWho()...)
 	questions = append(questions,
-		Question{Name: "INFO", Args: []any{"stats"}, Answered: s.readStats},
 		Question{Name: "INFO", Args: []any{"memory"}, Refused: knows("INFO"), Answered: func(v any) {
 			policy, told = infoField(v, "maxmemory_policy"), true
 		}},
@@ -170,6 +192,8 @@ func Handshake(ctx context.Context, c redis.Conn) (s Server, doubts []string, er
 		return s, nil, ErrSentinel
 	case s.Role == "slave":
 		return s, nil, fmt.Errorf("%w (its primary is %s)", wire.ErrReplica, s.of)
+	case s.isReplica(): // where ROLE is not permitted
+		return s, nil, wire.ErrReplica
 	case s.missing != "":
 		return s, nil, fmt.Errorf("%w (%s)", wire.ErrCluster, s.missing)
 	}
@@ -230,11 +254,28 @@ func short(v any) string {
 
 // infoField returns a field of the answer to INFO.
 func infoField(v any, field string) string {
-	text, _ := redis.String(v, nil)
-	for line := range strings.Lines(text) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok && name == field {
-			return short(value)
+	value, _ := fieldOf(v, field)
+	return short(value)
+}
+
+// fieldIs reports whether a field of the answer to INFO has a value, which is empty for a missing field. It
+// allocates nothing, because each batch of votes asks.
+func fieldIs(v any, field, value string) bool {
+	found, _ := fieldOf(v, field)
+	return string(found[:min(len(found), maxInfo)]) == value
+}
+
+// fieldOf returns a field of the answer to INFO, which shares the memory of the answer.
+func fieldOf(v any, field string) (value []byte, ok bool) {
+	text, _ := v.([]byte)
+	for len(text) > 0 {
+		var line []byte
+		line, text, _ = bytes.Cut(text, newline)
+		if name, value, isField := bytes.Cut(line, colon); isField && string(name) == field {
+			return bytes.TrimSpace(value), true
 		}
 	}
-	return ""
+	return nil, false
 }
+
+var newline, colon = []byte("\n"), []byte(":")
