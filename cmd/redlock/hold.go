@@ -22,18 +22,24 @@ import (
 const holdHelp = `Holds the lock NAME for a program in any language that starts redlock as a child process, with
 pipes to its input and output. redlock writes JSON, an object a line:
 
-  {"event":"held","name":"nightly","owner":"web-3","fence":7,"remaining_ms":7300}
-  {"event":"renewed","remaining_ms":7400}
-  {"event":"warning","remaining_ms":4000}
-  {"event":"stop","remaining_ms":1400,"reason":"..."}
+  {"event":"held","name":"nightly","owner":"web-3","fence":7,"remaining_ms":7300,"until_ms":507300}
+  {"event":"renewed","remaining_ms":7400,"until_ms":510700}
+  {"event":"warning","remaining_ms":4000,"until_ms":510700}
+  {"event":"stop","remaining_ms":1400,"until_ms":510700,"reason":"..."}
 
 "held" says that the program has the lock, and "renewed" comes every third of the TTL. "warning"
 comes when renewals fail and half of the TTL is left (--ttl 4s or more): time to save the work,
 which may go on. "stop" says that the work must end: the lock is lost or cannot be renewed in
 time, or redlock got a signal. Skip other events: later versions may have more.
 
-After each line the work may go on for remaining_ms. Then it must have ended, even without a
-"stop", because redlock may have been killed. If the output ends, stop at once.
+The work may continue until until_ms on the clock of the machine. Then it must have ended, even
+without a "stop", because redlock may have been killed or stopped. Compare the clock before each
+step. If the output ends, stop at once.
+
+The clock counts milliseconds: CLOCK_BOOTTIME on Linux (also /proc/uptime), CLOCK_MONOTONIC on
+macOS and BSD, GetTickCount64 on Windows. remaining_ms is the time left when redlock wrote the line.
+A program that was stopped may read a line late, so do not count remaining_ms from the reading. If
+until_ms is further away than remaining_ms, the program reads another clock: stop.
 
 To release the lock, end the work and close redlock's standard input. It is closed, too, if the
 program dies, unless a child has inherited the pipe, which most languages prevent.
@@ -70,6 +76,7 @@ type holdLine struct {
 	Permit    *int     `json:"permit,omitempty"`
 	Permits   []int    `json:"permits,omitempty"`
 	Remaining int64    `json:"remaining_ms"`
+	Until     int64    `json:"until_ms"` // by job.MachineTime
 	Reason    string   `json:"reason,omitempty"`
 }
 
@@ -152,10 +159,10 @@ func (h *holdCommand) hold(ctx context.Context, lock *redlock.Lock) error {
 			return h.lost(context.Cause(lock.Context()))
 		case <-h.renewed:
 			timer.Reset(h.left(lock))
-			h.output.tell(holdLine{Event: "renewed", Remaining: h.remaining(lock)})
+			h.output.tell(h.line("renewed", lock))
 		case <-h.warned:
 			if lock.Remaining() <= h.ttl/2 { // it was not renewed just now
-				h.output.tell(holdLine{Event: "warning", Remaining: h.remaining(lock)})
+				h.output.tell(h.line("warning", lock))
 			}
 		case <-due:
 			if left := h.left(lock); left > 0 { // it was renewed just now
@@ -185,7 +192,8 @@ func (h *holdCommand) lost(why error) error {
 // outlast asks the program to stop, and waits until it has, as the end of its input tells, or its
 // time is over. Until then no other client can have the lock. It returns end.
 func (h *holdCommand) outlast(lock *redlock.Lock, end *exitError) error {
-	line := holdLine{Event: "stop", Remaining: h.remaining(lock), Reason: plain.OneLine(end.Error())}
+	line := h.line("stop", lock)
+	line.Reason = plain.OneLine(end.Error())
 	over := make(chan struct{})
 	timer := clock.System.AfterFunc(time.Duration(line.Remaining)*time.Millisecond, func() { close(over) })
 	defer timer.Stop()
@@ -201,7 +209,8 @@ func (h *holdCommand) outlast(lock *redlock.Lock, end *exitError) error {
 
 // first returns the line about a lock that has been taken.
 func (h *holdCommand) first(lock *redlock.Lock) holdLine {
-	line := holdLine{Event: "held", Name: lock.Name(), Owner: h.owner, Remaining: h.remaining(lock)}
+	line := h.line("held", lock)
+	line.Name, line.Owner = lock.Name(), h.owner
 	if all := lock.Names(); len(all) > 1 {
 		line.Name, line.Names = "", all
 	}
@@ -223,7 +232,14 @@ func (h *holdCommand) untilEnd(lock *redlock.Lock) time.Duration {
 	return max(0, lock.Remaining()-job.Margin(h.ttl))
 }
 
-func (h *holdCommand) remaining(lock *redlock.Lock) int64 { return h.untilEnd(lock).Milliseconds() }
+// line returns a line with the end of the work. The clock is read before the lock, so a pause in between
+// makes the time shorter, not longer. A pause after that does no harm, because the end is on a clock that
+// the program reads, too.
+func (h *holdCommand) line(event string, lock *redlock.Lock) holdLine {
+	now := job.MachineTime()
+	left := h.untilEnd(lock)
+	return holdLine{Event: event, Remaining: left.Milliseconds(), Until: now.Milliseconds() + left.Milliseconds()}
+}
 
 // left returns in how long the program must be asked to stop, unless the lock is renewed.
 func (h *holdCommand) left(lock *redlock.Lock) time.Duration {

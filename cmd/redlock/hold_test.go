@@ -14,6 +14,7 @@ import (
 	tr "github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/job"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -108,6 +109,22 @@ func TestAProgramIsToldBeforeItsLockEnds(t *testing.T) {
 	assert.LessOrEqual(t, line.Remaining, int64(1500))
 	assert.Contains(t, line.Reason, "could not be renewed in time")
 	assert.Equal(t, exitLost, h.code(t))
+}
+
+// TestTheEndOfTheLockIsOnTheClockOfTheMachine: a pause between the readings makes it earlier, not later.
+func TestTheEndOfTheLockIsOnTheClockOfTheMachine(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	h := startHold(t, f, "--ttl", "3s", "x")
+	before := job.MachineTime().Milliseconds()
+	for _, event := range []string{"held", "renewed", "renewed"} {
+		line := h.reads(t, event)
+		assert.LessOrEqual(t, line.Until, job.MachineTime().Milliseconds()+line.Remaining)
+		assert.Greater(t, line.Until, before)
+		assert.LessOrEqual(t, line.Remaining, int64(2700))
+	}
+	takeAway(t, f, "x")
+	assert.Zero(t, h.reads(t, "stop").Until, "another may have it")
 }
 
 // TestALockIsReleasedForAProgramThatIsGone, also where its end of the output is closed first.

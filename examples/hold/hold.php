@@ -1,6 +1,14 @@
 #!/usr/bin/env php
 <?php
-// Works under a lock: hold.php NAME SECONDS. It exits with 79 if the lock is lost.
+// Works under a lock: hold.php NAME SECONDS. It exits with 79 if the lock is lost. It needs Linux, because
+// hrtime() stands still while the machine sleeps, and PHP has no other clock in common with redlock.
+
+// now returns milliseconds of the clock of redlock, which /proc/uptime shows in steps of 10 ms.
+function now(): int
+{
+    return (int) ceil(1000 * (float) file_get_contents('/proc/uptime')) + 10;
+}
+
 class Lock
 {
     public ?int $fence = null;
@@ -20,16 +28,20 @@ class Lock
         $line = $text ? json_decode($text, true) : null;
         if ($line || feof($this->pipes[1])) {
             $goes = ($line['event'] ?? 'stop') !== 'stop';
-            $this->until = $goes ? hrtime(true) + $line['remaining_ms'] * 1_000_000 : 0;
+            $this->until = $goes ? $line['until_ms'] : 0;
+            if ($goes && $this->until - now() > $line['remaining_ms']) { // a container that shows another uptime
+                fwrite(STDERR, "redlock has another clock than /proc/uptime\n");
+                $this->until = 0;
+            }
         }
         return $line;
     }
 
-    // held is to be asked before each step of the work.
+    // Call held before each step of the work.
     function held(): bool
     {
         while ($this->read());
-        return hrtime(true) < $this->until;
+        return now() < $this->until;
     }
 
     function release(): int

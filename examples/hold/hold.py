@@ -1,8 +1,13 @@
 #!/usr/bin/env python3
 """Works under a lock: hold.py NAME SECONDS. It exits with 79 if the lock is lost."""
 import json, subprocess, sys, threading, time
-# It counts the time for which the machine sleeps, too.
-clock = (lambda: time.clock_gettime(time.CLOCK_BOOTTIME)) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
+# The clock of redlock: on Linux CLOCK_BOOTTIME, on other systems CLOCK_MONOTONIC. time.monotonic is another
+# one: it stands still while the machine sleeps.
+CLOCK = getattr(time, "CLOCK_BOOTTIME", None) or time.CLOCK_MONOTONIC
+
+
+def clock():
+    return time.clock_gettime(CLOCK)
 
 
 class Lock:
@@ -20,14 +25,14 @@ class Lock:
     def read(self):
         line = json.loads(self.hold.stdout.readline() or "{}")
         ends = line.get("event", "stop") == "stop"
-        self.until = 0 if ends else clock() + line["remaining_ms"] / 1000
+        self.until = 0 if ends else line["until_ms"] / 1000
         return line
 
     def follow(self):
         while self.read():
             pass
 
-    def held(self):
+    def held(self):  # call it before each step of the work
         return clock() < self.until
 
     def __exit__(self, *_):

@@ -12,6 +12,7 @@ class Lock
     Thread.new { nil while read.any? }
   end
 
+  # Call it before each step of the work.
   def held? = now < @until
 
   def release
@@ -22,11 +23,14 @@ class Lock
 
   private
 
-  def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+  # The clock of redlock: on Linux CLOCK_BOOTTIME, which counts the sleep of the machine, too.
+  CLOCK = defined?(Process::CLOCK_BOOTTIME) ? Process::CLOCK_BOOTTIME : Process::CLOCK_MONOTONIC
+
+  def now = Process.clock_gettime(CLOCK, :millisecond)
 
   def read
     line = JSON.parse(@hold.gets || "{}")
-    @until = line.fetch("event", "stop") == "stop" ? 0 : now + line["remaining_ms"] / 1000.0
+    @until = line.fetch("event", "stop") == "stop" ? 0 : line["until_ms"]
     line
   end
 end

@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -84,6 +85,45 @@ func TestEachLanguageHoldsALock(t *testing.T) {
 			p.Wait() // the code tells
 			assert.Equal(t, 79, p.ProcessState.ExitCode())
 		})
+	}
+}
+
+// fakes are programs in place of redlock. The first one writes what a program reads that was stopped
+// before the lines were written, while the lock expired. The second one has another clock.
+var fakes = map[string]string{
+	"an old line":   `echo "{\"event\":\"renewed\",\"remaining_ms\":60000,\"until_ms\":$((now - 1))}"`,
+	"another clock": `echo "{\"event\":\"renewed\",\"remaining_ms\":60000,\"until_ms\":$((now + 9999999))}"`,
+}
+
+// TestEachLanguageStopsAtTheEndOfItsLockByTheCommonClock: it does not count from its reading of a line.
+func TestEachLanguageStopsAtTheEndOfItsLockByTheCommonClock(t *testing.T) {
+	t.Parallel()
+	need.Program(t, "sh")
+	if _, err := os.Stat("/proc/uptime"); err != nil {
+		t.Skip("no uptime for a shell here")
+	}
+	for name, line := range fakes {
+		bin := t.TempDir()
+		fake := "#!/bin/sh\nread -r up _ </proc/uptime\nnow=$((${up%.*} * 1000))\n" +
+			`echo "{\"event\":\"held\",\"fence\":5,\"remaining_ms\":60000,\"until_ms\":$((now + 60000))}"` + "\nsleep 0.3\n" + line + "\ncat >/dev/null\nexit 79\n"
+		require.NoError(t, os.WriteFile(filepath.Join(bin, "redlock"), []byte(fake), 0o755))
+		for interpreter, file := range programs {
+			t.Run(name+", "+interpreter, func(t *testing.T) {
+				t.Parallel()
+				if name == "another clock" && (interpreter == "python3" || interpreter == "ruby") {
+					t.Skip("it reads the same clock by the same call")
+				}
+				need.Program(t, interpreter)
+				ctx, cancel := context.WithTimeout(t.Context(), limit/4)
+				defer cancel()
+				p := exec.CommandContext(ctx, interpreter, file, "x", "600")
+				p.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
+				p.WaitDelay = time.Second
+				out, _ := p.Output() // the code tells
+				assert.Equal(t, "working with token 5\nstopped\n", string(out))
+				assert.Equal(t, 79, p.ProcessState.ExitCode())
+			})
+		}
 	}
 }
 
