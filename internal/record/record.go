@@ -95,6 +95,7 @@ type Record struct {
 	Forgot     time.Duration // the longest TTL of a lock that may have been forgotten at the birth, by what others remember
 	Alone      time.Duration // the same as one other tells alone; believed up to a limit
 	Basis      Basis         // of both
+	Failed     time.Duration // when a client first failed to ask the others, long after the birth; zero: none has
 	Steps      []Step        // the TTLs of locks that the server has voted for since the birth
 	More       []string      // fields that this version does not know, kept as they are
 }
@@ -184,6 +185,9 @@ func (r *Record) String() string {
 	if r.Alone > 0 {
 		fmt.Fprintf(&b, " alone=%s", text(r.Alone))
 	}
+	if r.Failed != 0 {
+		fmt.Fprintf(&b, " failed=%s", text(r.Failed))
+	}
 	for _, field := range r.More {
 		b.WriteByte(' ')
 		b.WriteString(field)
@@ -229,6 +233,9 @@ func Parse(s string) (*Record, error) {
 		case "alone":
 			r.Alone, err = duration(value)
 			missing[key] = true // it may be
+		case "failed":
+			r.Failed, err = duration(value)
+			missing[key] = true
 		case "basis":
 			var n int
 			n, err = strconv.Atoi(value)

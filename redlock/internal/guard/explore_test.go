@@ -35,7 +35,8 @@ type bound struct {
 	ticks   int              // seconds
 	tries   [2]int           // ballots of each client
 	ttl     [2]time.Duration // of its locks, which is its MaxTTL as well
-	settled time.Duration    // the TTL that is on record; zero: there are no records
+	settled time.Duration    // the TTL on record; zero: there are no records
+	short   quorum.Set       // the nodes with a TTL of one second on record in its place
 	tick    time.Duration    // how long a second is; zero: a second
 	gone    quorum.Set       // the nodes that have forgotten at the beginning
 	forgets quorum.Set       // the nodes that may forget
@@ -119,9 +120,12 @@ func (x *explorer) begin() *world {
 	w := &world{of: x, now: start}
 	for i := range w.servers {
 		if s := &w.servers[i]; x.settled > 0 {
-			born := w.wall(i) - 1000*time.Hour
+			born, longest := w.wall(i)-1000*time.Hour, x.settled
+			if x.short.Has(i) {
+				longest = second
+			}
 			s.record = (&record.Record{Run: fmt.Sprint("n", i), Generation: "settled", Nodes: 3, Born: born, Basis: record.Asked,
-				Steps: []record.Step{{TTL: x.settled, Entered: born, Used: w.wall(i)}}}).String()
+				Steps: []record.Step{{TTL: longest, Entered: born, Used: w.wall(i)}}}).String()
 			s.dies = w.wall(i) + 1<<42*time.Millisecond
 		}
 	}
@@ -452,6 +456,7 @@ var bounds = []bound{
 	{name: "its record is looked at late", tries: [2]int{0, 1}, ttl: longAndShort, settled: 3 * second, held: 1, forgets: quorum.Of(0), late: quorum.Of(1)},
 	{name: "its clock is set ahead", tries: [2]int{0, 2}, ttl: longAndShort, settled: 3 * second, held: 1500 * time.Millisecond, ahead: quorum.Of(0)},
 	{name: "a node has forgotten a lock that was longer than theirs", tick: 2 * second, ticks: 1, tries: [2]int{0, 2}, ttl: longAndShort, settled: 3 * second, held: 1, gone: quorum.Of(0)},
+	{name: "two nodes know the longer lock, one of them forgets it, and the other is heard late", tick: 2 * second, ticks: 1, tries: [2]int{0, 2}, ttl: longAndShort, settled: 3 * second, short: quorum.Of(2), held: 1, gone: quorum.Of(0), drops: 1},
 
 	// With REDLOCK_LONG.
 	{name: "two ask at once and a node forgets", isLong: true, tries: [2]int{1, 1}, ttl: longAndShort, settled: 3 * second, forgets: quorum.Of(0)},

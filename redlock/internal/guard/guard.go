@@ -33,7 +33,7 @@ type Guard struct {
 func New(t Terms) *Guard {
 	g := &Guard{terms: &t, nodes: make([]memory, t.Nodes)}
 	for i := range g.nodes {
-		g.nodes[i].readAt, g.nodes[i].failed = -1, -1
+		g.nodes[i].readAt = -1
 	}
 	return g
 }
@@ -74,8 +74,8 @@ func (g *Guard) Effects() ([]Admit, []Settled) {
 // server replies twice.
 func (g *Guard) Judge(t *Trial, node int, reply *protocol.Reply, now clock.Instant) Verdict {
 	m, req := &g.nodes[node], t.Request
+	g.askUnread(node, now)
 	if reply.Outcome != protocol.Granted && reply.Outcome != protocol.Refused {
-		m.failed = max(m.failed, t.Start)
 		return Judged
 	}
 	v := vote{trial: t, node: node, reply: *reply, heard: now, hadKey: req.Op.Extends() && t.HadKey.Has(node)}
@@ -189,33 +189,36 @@ func (g *Guard) IsNear(token int64, now clock.Instant) bool {
 const silentAfter = time.Minute
 
 // weigh concludes from the memories of the other nodes which locks node i may have forgotten when
-// its generation was born. The nodes in unread have not been read since then, and may know more.
-func (g *Guard) weigh(i int, now clock.Instant) (loss record.Loss, unread quorum.Set) {
-	of, down := &g.nodes[i], true
-	isAsked := of.record != nil && of.record.Basis >= record.Asked
+// its generation was born.
+func (g *Guard) weigh(i int, now clock.Instant) record.Loss {
+	of := &g.nodes[i]
+	isAsked, unread := of.record != nil && of.record.Basis >= record.Asked, g.unread(of)
 	accounts := make([]record.Account, 0, len(g.nodes))
 	for j := range g.nodes {
 		m := &g.nodes[j]
 		a := record.Account{Longest: m.longestKnown(of, isAsked, now)}
-		switch {
-		case j == i: // what this client knows of the node from before
-		case m.readAt < of.birth.latest:
-			unread.Add(j)
-			down = down && m.failed > m.readAt && now.Sub(m.failed) < openWait
-		default:
-			a.Remembers = m.record != nil && m.birth.latest < of.birth.earliest && g.standing(m, now, now) == nil
+		if j != i && !unread.Has(j) { // else it is what this client knows of the node from before
+			a.Remembers = m.birth.latest < of.birth.earliest && g.isSettled(m, now)
 		}
 		accounts = append(accounts, a)
 	}
 	longest, alone, proof := record.Forgotten(len(g.nodes), accounts)
-	loss = record.Loss{Longest: longest, Alone: alone}
+	loss := record.Loss{Longest: longest, Alone: alone}
 	switch {
 	case proof && !isAsked: // else longestKnown leaves out what a proof needs
 		loss.Basis = record.Proof
 	case unread == 0:
 		loss.Basis = record.Asked
-	case down && of.birth.age >= record.AloneLimit*g.terms.MaxTTL:
-		loss.Basis = record.Tried // by the clients of all that time, though each may have been there briefly
 	}
-	return loss, unread
+	return loss
+}
+
+// isSettled reports whether the node knows all locks that it has ever voted for and that are alive. A
+// quarantine that rests on no proof may be as short as this client's MaxTTL, and others may use longer
+// TTLs. This client may go by it, but writes no proof by it, because a proof binds the others: after
+// such a quarantine, the node proves something once AloneLimit times as much has passed.
+func (g *Guard) isSettled(m *memory, now clock.Instant) bool {
+	isProven := m.forgot.Basis == record.Proof
+	return m.record != nil && g.standing(m, now, now) == nil &&
+		(isProven || now.Sub(m.birth.latest) >= record.AloneLimit*g.terms.MaxTTL)
 }

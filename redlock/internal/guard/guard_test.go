@@ -3,6 +3,7 @@ package guard
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -509,7 +510,10 @@ func TestANodeForgetsNoLockOfItsOwnRecord(t *testing.T) {
 		Steps: []record.Step{{TTL: 2 * time.Hour, Entered: born + time.Second, Used: born + time.Second}}}
 	s.record, s.dies = r.String(), born+1<<42*time.Millisecond
 	c.sleep(time.Hour)
-	assert.Equal(t, granted, c.asks("x", ttl, func(b *ballot) { b.Repairs = true }).replies[0].Outcome)
+	c.asks("x", ttl) // finds that the others are down
+	c.sleep(time.Second)
+	c.asks("x", ttl)
+	assert.Equal(t, granted, c.asks("y", ttl, func(b *ballot) { b.Repairs = true }).replies[0].Outcome)
 }
 
 // TestALossIsToldToOthers: a record tells which locks its node may have forgotten, and so which
@@ -533,17 +537,28 @@ func TestAFailureOfLongAgoIsNoTry(t *testing.T) {
 	a.cut = quorum.Of(1) | quorum.Of(2)
 	a.asks("x", ttl)
 	court.sleep(record.AloneLimit * ttl)
-	b.cut = quorum.All(3)
+	b.cut = quorum.Of(1) | quorum.Of(2)
 	b.asks("y", ttl)
-	for _, wait := range []time.Duration{0, 2 * time.Second} {
+	require.Positive(t, court.servers[0].told(t).Failed)
+	court.sleep(ttl)
+	for _, isRecent := range []bool{true, false} {
 		c := &client{court: court, guard: b.guard.Clone(nil)}
-		court.sleep(wait)
 		z := c.begin("z", ttl)
 		c.hears(z, 0, c.votes(z)[0])
 		admits, _ := c.guard.Effects()
-		reply := court.servers[0].admit(admits[0].Request, c.now)
-		c.guard.Record(0, admits[0].Sent, c.now, &reply)
-		assert.Equal(t, wait == 0, c.guard.nodes[0].forgot.Basis == record.Tried)
+		require.Len(t, admits, 2, "the others are asked with each vote")
+		if isRecent {
+			for _, a := range admits {
+				c.guard.Record(a.Node, a.Sent, c.now, &protocol.Reply{Outcome: protocol.Unknown})
+			}
+		}
+		c.guard.ask(0, nil, c.now)
+		admits, _ = c.guard.Effects()
+		reply := court.servers[0].admit(admits[len(admits)-1].Request, c.now)
+		c.guard.Record(0, c.guard.nodes[0].asked.sent, c.now, &reply)
+		admits, _ = c.guard.Effects()
+		ends := len(admits) > 0 && strings.Contains(admits[len(admits)-1].Request.Admit.New, "basis=1")
+		assert.Equal(t, isRecent, ends)
 	}
 }
 
@@ -623,12 +638,12 @@ func TestWhatANodeWasAskedForIsNoProof(t *testing.T) {
 	}
 	g.nodes[0].record = &record.Record{Generation: "new"}
 	g.nodes[0].birth = birth{gen: "new", earliest: now.Add(-time.Second), latest: now}
-	loss, unread := g.weigh(0, now)
-	assert.Zero(t, unread)
+	loss := g.weigh(0, now)
+	assert.Zero(t, g.unread(&g.nodes[0]))
 	assert.Equal(t, record.Loss{Longest: time.Minute, Basis: record.Proof}, loss)
 
 	g.nodes[0].record.Basis = record.Asked
-	loss, _ = g.weigh(0, now)
+	loss = g.weigh(0, now)
 	assert.Equal(t, record.Asked, loss.Basis, "no proof, though all others remember")
 }
 
@@ -680,4 +695,43 @@ func TestATokenOfBeforeIsRaised(t *testing.T) {
 	assert.Equal(t, (born + 5*TokenSlack).Microseconds(), b.replies[0].Floor)
 	c.sleep(10 * time.Second)
 	assert.Zero(t, c.asks("z", time.Second, token(s.clock(c.now))).replies[0].Floor)
+}
+
+// TestAQuarantineWaitsForANodeThatIsHeardLate: node 2 alone remembers a longer lock. It is not
+// reached at first, and is asked again when the client's own wait is over. Its answer decides.
+func TestAQuarantineWaitsForANodeThatIsHeardLate(t *testing.T) {
+	court := newCourt(t, 3, time.Second)
+	court.servers[1].settle(court, 3, 9*time.Second)
+	court.servers[0].forget()
+	c := court.client(time.Second)
+	c.cut = quorum.Of(1)
+	c.asks("x", time.Second)
+	c.cut, court.servers[1].silent = 0, true
+	c.sleep(1100 * time.Millisecond)
+	b := c.asks("y", time.Second, func(b *ballot) { b.req.Key = b.req.Value })
+	assert.NotEqual(t, granted, b.replies[0].Outcome)
+	assert.Equal(t, record.Open, court.servers[0].told(t).Basis, "no other client may rest on it")
+	court.servers[1].silent = false
+	c.sleep(5 * timeout)
+	c.asks("z", time.Second)
+	b = c.asks("z", time.Second, func(b *ballot) { b.req.Key = b.req.Value })
+	assert.InDelta(t, 8*time.Second, b.left(t, 0), float64(time.Second))
+	assert.Equal(t, 9*time.Second, court.servers[0].told(t).Forgot)
+}
+
+// TestAShortMaxTTLProvesNothing: node 1 has forgotten, and for a client with a short MaxTTL its
+// quarantine is over. That bounds no lock that node 3 forgets then, for clients with a longer MaxTTL.
+func TestAShortMaxTTLProvesNothing(t *testing.T) {
+	court := newCourt(t, 3, time.Second)
+	brief, other := court.client(time.Second), court.client(ttl)
+	court.servers[0].forget()
+	court.servers[1].forget()
+	brief.asks("w", time.Second)
+	court.sleep(2 * time.Second)
+	brief.asks("x", time.Second)
+	brief.asks("x", time.Second)
+	court.servers[2].forget()
+	brief.asks("y", time.Second)
+	assert.Equal(t, record.Asked, court.servers[2].told(t).Basis)
+	assert.Greater(t, other.asks("z", time.Second).left(t, 2), ttl-time.Second)
 }

@@ -26,9 +26,12 @@ type memory struct {
 	time   serverTime
 
 	readAt clock.Instant // when the last question was sent that was answered
-	failed clock.Instant // when the last request was sent that came to nothing
 	asked  question      // the one under way
 	parked []vote        // until it is answered
+
+	// When the first and the last question since readAt were sent that failed; failing is zero if
+	// none did.
+	failing, failed clock.Instant
 }
 
 // A birth is the moment at which a generation began, by our clock.
@@ -65,8 +68,8 @@ func (g *Guard) consider(v *vote) error {
 	if why := g.standing(m, t.Start, v.heard); why != nil {
 		return why
 	}
-	if m.forgot.Basis == record.Open && m.readAt < g.votesFrom(m) {
-		return errUnread // so that the record tells others that the others were waited for
+	if m.forgot.Basis == record.Open {
+		return errUnread // so that the record tells other clients that the other nodes were waited for
 	}
 	v.floor = m.record.Born + 5*TokenSlack // also of an early vote, which may count after all
 	if unlisted != nil && (unlisted != ErrEarly || !t.Repairs) {
@@ -124,8 +127,34 @@ func (g *Guard) standing(m *memory, start, now clock.Instant) error {
 		return g.aheadError(m, now)
 	case start < from:
 		return &protocol.QuarantineError{Left: max(0, from.Sub(now)), Reason: "it was restarted or flushed, or is new, and may have forgotten locks"}
+	case m.forgot.Basis == record.Open && !g.haveFailed(g.unread(m), from, g.openWait()):
+		return &protocol.QuarantineError{Reason: "it may have forgotten locks, and other nodes that may know of them have not answered yet"}
 	}
 	return nil
+}
+
+// unread returns the other nodes whose records this client has not read since the node's birth. They
+// may know more of what the node forgot.
+func (g *Guard) unread(m *memory) (nodes quorum.Set) {
+	for i := range g.nodes {
+		if other := &g.nodes[i]; other != m && other.readAt < m.birth.latest {
+			nodes.Add(i)
+		}
+	}
+	return nodes
+}
+
+// haveFailed reports whether each of the nodes failed to answer a question sent at since or later, and
+// all questions of the span before it. A single failure proves nothing: the node may be reachable
+// again, and remember longer locks.
+func (g *Guard) haveFailed(nodes quorum.Set, since clock.Instant, span time.Duration) bool {
+	for i := range g.nodes {
+		m := &g.nodes[i]
+		if nodes.Has(i) && (m.failing == 0 || m.failed < since || m.failed.Sub(m.failing) < span) {
+			return false
+		}
+	}
+	return true
 }
 
 // aheadError says that the node's clock was set ahead. If the clocks of most nodes have gone ahead
@@ -149,6 +178,9 @@ func (g *Guard) aheadError(m *memory, now clock.Instant) error {
 // openWait is the least time that a client gives the other nodes to tell what they remember.
 const openWait = time.Second
 
+// openWait is the time that this client gives them.
+func (g *Guard) openWait() time.Duration { return max(g.terms.MaxTTL, openWait) }
+
 // votesFrom is when each lock that the node may have forgotten must have expired. While the other
 // nodes cannot tell how long these locks were, this client assumes its own MaxTTL, and gives the
 // others that time to answer. Votes from before the birth never count.
@@ -156,7 +188,7 @@ func (g *Guard) votesFrom(m *memory) clock.Instant {
 	assumed := g.terms.MaxTTL
 	left := m.forgot.Wait(assumed) - m.birth.age
 	if m.forgot.Basis == record.Open {
-		left = max(left, assumed, openWait)
+		left = max(left, g.openWait())
 	}
 	if left > 0 { // by our clock, too: the server's may be set meanwhile
 		left += quorum.Drift(left)

@@ -65,12 +65,11 @@ func (g *Guard) Record(node int, sent, heard clock.Instant, reply *protocol.Repl
 	}
 	before := m.readAt
 	if failure := g.learn(m, sent, heard, reply); failure != nil {
-		m.failed = max(m.failed, sent)
 		g.giveUp(m, failure, heard)
+		g.reread(node, heard)
 		return
 	}
-	told, unread := g.weigh(node, heard)
-	m.forgot = m.forgot.And(told)
+	m.forgot = m.forgot.And(g.weigh(node, heard))
 	clock := reply.Epoch.Clock
 	if change := g.change(m, clock, clock, heard); change != nil && m.asked.tries <= maxChanges {
 		g.send(node, change, heard)
@@ -81,7 +80,8 @@ func (g *Guard) Record(node int, sent, heard clock.Instant, reply *protocol.Repl
 		other := &g.nodes[i]
 		// Either the other may tell more of what this one forgot, or this one of what the other
 		// forgot, because it had not been read since.
-		helps := unread.Has(i) && m.record != nil && m.forgot.Basis < record.Asked
+		helps := g.unread(m).Has(i) && m.record != nil && m.forgot.Basis < record.Asked &&
+			(other.failing == 0 || heard.Sub(other.failed) >= openWait) // else the next vote asks
 		isHelped := i != node && other.record != nil && other.record.Basis < record.Asked &&
 			before < other.birth.latest && other.birth.latest <= sent
 		if helps || isHelped {
@@ -93,8 +93,40 @@ func (g *Guard) Record(node int, sent, heard clock.Instant, reply *protocol.Repl
 	}
 }
 
+// askUnread asks the nodes that may help to end an open basis, with each reply to a ballot: those not
+// read since the birth of the node that replied, or this node itself.
+func (g *Guard) askUnread(node int, now clock.Instant) {
+	m := &g.nodes[node]
+	for i := range g.nodes {
+		other := &g.nodes[i]
+		if g.isOpen(m) && g.unread(m).Has(i) {
+			g.ask(i, nil, now)
+		}
+		if g.isOpen(other) && g.unread(other).Has(node) {
+			g.ask(node, nil, now)
+		}
+	}
+}
+
+// reread asks the nodes again whose open basis ends because a question to node has failed.
+func (g *Guard) reread(node int, now clock.Instant) {
+	for i := range g.nodes {
+		m := &g.nodes[i]
+		if g.isOpen(m) && g.unread(m).Has(node) && (g.standing(m, now, now) == nil || g.mayBeTried(m, now)) {
+			g.ask(i, nil, now)
+		}
+	}
+}
+
+// isOpen reports whether the node's record does not tell yet what it may have forgotten.
+func (g *Guard) isOpen(m *memory) bool { return m.record != nil && m.forgot.Basis == record.Open }
+
 // giveUp ends a question without an answer. The votes that have waited for it are void.
 func (g *Guard) giveUp(m *memory, failure error, now clock.Instant) {
+	m.failed = m.asked.sent
+	if m.failing == 0 {
+		m.failing = m.failed
+	}
 	why := fmt.Errorf("its memory could not be checked (key %q): %w", g.terms.Key, failure)
 	for _, v := range m.unpark() {
 		g.settle(&v, why, now)
@@ -148,6 +180,7 @@ func (g *Guard) learn(m *memory, sent, heard clock.Instant, reply *protocol.Repl
 		}
 		m.since = m.stepsSince(&r)
 	}
+	m.failing = 0
 	m.readAt, m.run, m.text, m.nodes, m.record = sent, reply.Run, e.Record, r.told.Nodes, r.valid
 	return nil
 }
@@ -211,6 +244,14 @@ func (m *memory) learnTTL(r *reading, ttl, entered, until time.Duration) {
 	m.known = append(m.known, k)
 }
 
+// mayBeTried reports whether clients that do not stay for their own wait may end an open basis
+// together: the record has been open for long, and the unread nodes have just failed. The record says
+// when a client found that first. When another finds it again, a longest TTL later, nobody has reached
+// these nodes in between, or the basis would not be open.
+func (g *Guard) mayBeTried(m *memory, now clock.Instant) bool {
+	return m.birth.age >= record.AloneLimit*g.terms.MaxTTL && g.haveFailed(g.unread(m), now.Add(-openWait), 0)
+}
+
 // change returns what has to be changed in the record as it was read, or nil. Clients with another
 // number of nodes change nothing.
 //
@@ -232,8 +273,15 @@ func (g *Guard) change(m *memory, earliest, latest time.Duration, now clock.Inst
 		return a
 	}
 	next, loss := *m.record, m.forgot
-	if loss.Basis == record.Open && g.standing(m, now, now) == nil {
+	switch {
+	case loss.Basis != record.Open:
+	case g.standing(m, now, now) == nil:
 		loss.Basis = record.Tried // so that later clients need not wait as well
+	case !g.mayBeTried(m, now):
+	case next.Failed == 0:
+		next.Failed = record.Now
+	case latest-next.Failed >= g.openWait():
+		loss.Basis = record.Tried
 	}
 	more := loss.Longest > max(next.Forgot, latest-next.Born) || loss.Alone > max(next.Alone, latest-next.Born)
 	isNew := loss.Basis > next.Basis || loss.Basis == next.Basis && loss.Basis != record.Proof && more
