@@ -167,7 +167,7 @@ func (j *Job) Run(lock *redlock.Lock, env []string) (Result, error) {
 // harm, because the gate has the deadline, too.
 func (j *Job) admit() error {
 	if !j.warden.says(knows, j.lease.left()) {
-		if j.warden.killed {
+		if j.warden.killed || j.lease.left() == 0 {
 			return j.notStarted()
 		}
 		return errors.New("the command was not started: the process that watches over it has ended, or does not answer")
