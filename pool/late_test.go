@@ -1,12 +1,17 @@
 package pool
 
 import (
+	"net/url"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/internal/fleet"
+	need "github.com/redquorum/redquorum/internal/need"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/relay"
 	"github.com/redquorum/redquorum/pool/internal/link"
@@ -54,4 +59,112 @@ func TestLateVoteOfAServerThatFailedOverAndBackDoesNotCount(t *testing.T) {
 			assert.ErrorIs(t, vote.Err, link.ErrSucceeded)
 		})
 	}
+}
+
+// TestServerRestoredFromASnapshotHasForgotten: CLIENT ID went back under the same run_id. The client that sees it
+// deletes the record, so the other clients see it, too.
+func TestServerRestoredFromASnapshotHasForgotten(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var log logBuffer
+	n, other := r.open(log.log()), r.open()
+	again := func(n protocol.Node, key string) protocol.Reply { // a vote, also of a node that has yet to connect again
+		var reply protocol.Reply
+		eventually(t, func() bool {
+			key += "+"
+			reply = try(t, n, withRecord(key))
+			return reply.Outcome == protocol.Granted
+		}, "a vote")
+		return reply
+	}
+	writeRecord(t, other)
+	require.Positive(t, again(other, "a").Life)
+	require.Positive(t, again(n, "b").Life)
+
+	r.hangUp()
+	assert.Positive(t, again(n, "c").Life, "another connection is no restoration")
+	assert.Positive(t, again(other, "d").Life)
+	require.Empty(t, r.commands("DEL e"))
+
+	killed := len(r.commands("CLIENT KILL"))
+	r.set(func() {
+		r.back = int64(len(r.ids)) // the next connection has the number 1
+		clear(r.killed)
+	})
+	r.hangUp()
+	assert.Zero(t, again(n, "e").Life)
+	assert.False(t, r.Exists("e"))
+	assert.Zero(t, again(other, "f").Life)
+	assert.Equal(t, 1, log.count(n, "restored from a snapshot"))
+	assert.Len(t, r.commands("CLIENT KILL"), killed, "the number may be another client's")
+
+	writeRecord(t, other)
+	r.hangUp()
+	assert.Positive(t, again(n, "g").Life, "the numbers count from there")
+}
+
+// TestSlotThatLeftAndCameBackEndsTheVote: a lock's slot moves to another shard, which loses the lock, and back. The
+// process, its replication and the slot of the record are as before.
+func TestSlotThatLeftAndCameBackEndsTheVote(t *testing.T) {
+	t.Parallel()
+	need.Redis(t)
+	f, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: 2, Volatile: true, Mode: fleet.ClusterNode})
+	require.NoError(t, err)
+	t.Cleanup(func() { f.Close() })
+	live{f, t}.since("7.0", "a server without slots can stay a primary")
+	var conns [2]redis.Conn
+	var ids [2]string
+	cluster := func(i int, args ...any) string {
+		t.Helper()
+		v, err := redis.String(conns[i].Do("CLUSTER", args...))
+		require.NoError(t, err)
+		return v
+	}
+	for i, u := range f.URLs() {
+		conns[i], err = redis.DialURL(u)
+		require.NoError(t, err)
+		t.Cleanup(func() { conns[i].Close() })
+		ids[i] = cluster(i, "MYID")
+		_, err = conns[i].Do("CONFIG", "SET", "cluster-allow-replica-migration", "no") // else the one without slots becomes a replica
+		require.NoError(t, err)
+	}
+	slots := redis.Args{"ADDSLOTS"}
+	for slot := range 16384 {
+		slots = slots.Add(slot)
+	}
+	cluster(0, slots...)
+	at, err := url.Parse(f.URLs()[1])
+	require.NoError(t, err)
+	cluster(0, "MEET", at.Hostname(), at.Port())
+	eventually(t, func() bool {
+		return strings.Contains(cluster(0, "NODES"), ids[1]) && strings.Contains(cluster(1, "NODES"), ids[0]) &&
+			strings.Contains(cluster(0, "INFO"), "cluster_state:ok") && strings.Contains(cluster(1, "INFO"), "cluster_slots_assigned:16384")
+	}, "two servers that know each other")
+
+	n := openNode(t, f.URLs()[0])
+	before := do(t, n, protocol.Request{Op: protocol.OpAdmit, Key: "redlock:epoch", Admit: &protocol.Admission{}})
+	require.Equal(t, protocol.Granted, before.Outcome, "%v", before.Err)
+	require.Equal(t, before.Run, do(t, n, recorded("held")).Run, "the script and the replies name it alike")
+	slot, err := redis.Int(conns[0].Do("CLUSTER", "KEYSLOT", "held"))
+	require.NoError(t, err)
+	_, err = conns[0].Do("DEL", "held") // as if the slot took its keys along, and the other shard lost them
+	require.NoError(t, err)
+	for _, to := range []int{1, 0} {
+		from := 1 - to
+		cluster(to, "SETSLOT", slot, "IMPORTING", ids[from])
+		cluster(from, "SETSLOT", slot, "MIGRATING", ids[to])
+		cluster(to, "SETSLOT", slot, "NODE", ids[to])
+		cluster(from, "SETSLOT", slot, "NODE", ids[to])
+	}
+	eventually(t, func() bool {
+		return strings.Contains(cluster(0, "INFO"), "cluster_size:1") && strings.Contains(cluster(0, "INFO"), "cluster_state:ok")
+	}, "the slot is back")
+
+	vote := do(t, n, recorded("held"))
+	assert.Equal(t, protocol.Unknown, vote.Outcome)
+	assert.ErrorIs(t, vote.Err, link.ErrEpoch)
+	after := settled(t, n, "k", func(r protocol.Reply) bool { return r.Outcome == protocol.Granted })
+	assert.NotEqual(t, before.Run, after.Run, "the guard must notice")
+	named := do(t, n, protocol.Request{Op: protocol.OpAdmit, Key: "redlock:epoch", Admit: &protocol.Admission{}})
+	assert.Equal(t, after.Run, named.Run)
 }

@@ -45,6 +45,7 @@ type rig struct {
 	policy  string // for eviction
 	role    []any
 	ids     map[*miniserver.Peer]int64
+	back    int64 // how far CLIENT ID has gone back: a snapshot was restored
 	killed  map[int64]bool
 	hang    map[string]chan struct{} // by upper-case command; closed to go on
 	hung    int                      // commands so far that had to wait for that
@@ -72,7 +73,7 @@ func newRig(t *testing.T) *rig {
 func (r *rig) before(p *miniserver.Peer, cmd string, args ...string) bool {
 	r.mu.Lock()
 	if cmd == "CLIENT" && r.ids[p] == 0 { // the peers within scripts have no number
-		r.ids[p] = int64(len(r.ids) + 1)
+		r.ids[p] = int64(len(r.ids)+1) - r.back
 	}
 	id := r.ids[p]
 	wait := r.hang[cmd]

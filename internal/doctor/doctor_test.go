@@ -92,6 +92,7 @@ func TestWhatIsFoundOfAServer(t *testing.T) {
 		"no run_id at all": {nameless("role:master\r\n"), usual, checkRunID, Warning, "nothing that could stand in"},
 		"no restart":       {nameless(replication), usual, checkEpoch, OK, "by 3 nodes"},
 		"no restart, seen": {nameless(replication).but("EVAL ", []byte("eeee")).but("GET redlock:epoch", []byte(recordOf("eeee/dddd", nil))), usual, checkEpoch, OK, "by 3 nodes"},
+		"another primary":  {healthy().but("INFO server", "redis_version:7.2.4\r\nredis_mode:cluster\r\nrun_id:aaaa\r\n").but("CLUSTER INFO", shards(1)+"cluster_known_nodes:2\r\n"), usual, checkMode, Warning, "CLUSTER FORGET"},
 		"one shard":        {healthy().but("INFO server", "redis_version:7.2.4\r\nredis_mode:cluster\r\nrun_id:aaaa\r\n").but("CLUSTER INFO", shards(1)), usual, checkMode, OK, ""},
 		"sentinel, hidden": {healthy().but("INFO", noperm).but("INFO server", noperm).but("ROLE", []any{[]byte("sentinel"), []any{}}), usual, checkMode, Fatal, "Sentinel"},
 		"cluster, hidden":  {healthy().but("INFO", noperm).but("INFO server", noperm).but("GET redlock:epoch", redis.Error("MOVED 3300 10.0.0.2:6379")), usual, checkMode, Fatal, "MOVED 3300"},

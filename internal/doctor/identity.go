@@ -50,7 +50,17 @@ func (v *visit) cluster() {
 		v.add(Finding{Warning, checkMode, fmt.Sprintf("it is in cluster mode, and does not tell of its cluster (%s)", q.err), "with several shards it has no vote on most names", "permit CLUSTER INFO"})
 	} else if why := keys.Missing(q.text()); why != "" {
 		v.inCluster(fmt.Sprintf("it is part of a Redis Cluster (%s)", why))
+	} else if others, err := strconv.Atoi(q.fields()["cluster_known_nodes"]); err == nil && others-1 > v.connectedReplicas() {
+		v.add(Finding{Warning, checkMode, fmt.Sprintf("its cluster knows %d other servers, of which %d are its connected replicas", others-1, v.connectedReplicas()),
+			"a slot that leaves for another primary and comes back has lost its locks, which costs a quarantine of the longest TTL",
+			"remove other primaries with CLUSTER FORGET"})
 	}
+}
+
+// connectedReplicas returns the number of connected replicas.
+func (v *visit) connectedReplicas() int {
+	n, _ := strconv.Atoi(v.info("replication")["connected_slaves"])
+	return n
 }
 
 func (v *visit) inCluster(found string) {

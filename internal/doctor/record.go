@@ -88,6 +88,9 @@ func (v *visit) valid(r *record.Record) bool {
 	told := v.info("replication")
 	dataSet := record.DataSet(told["master_replid"], told["second_repl_offset"],
 		v.info("stats")["total_net_repl_input_bytes"], v.answers["GET "+record.PrimaryKey].text())
+	if dataSet != "" {
+		dataSet = record.InCluster(dataSet, v.answers["CLUSTER INFO"].fields()["cluster_my_epoch"])
+	}
 	isKnown := r.Run != record.Unknown && v.runID != ""
 	left, _ := number(v.answers["PTTL "+v.epochKey()].value)
 	switch {
@@ -100,7 +103,7 @@ func (v *visit) valid(r *record.Record) bool {
 		return false
 	case isKnown && dataSet != "" && !r.IsOf(v.runID+"/"+dataSet):
 		v.add(Finding{Warning, checkEpoch, "its data set was replaced since its epoch record was written",
-			"there was a failover and one back; or its first replica or a backup (redis-cli --rdb) was attached, or all were gone for repl-backlog-ttl, and the server cannot tell that from a failover: " + until, ""})
+			"there was a failover and one back; or its first replica or a backup (redis-cli --rdb) was attached, or all were gone for repl-backlog-ttl, and the server cannot tell that from a failover; or a slot of its cluster came to it: " + until, ""})
 
 		return false
 	case left < 0:

@@ -67,6 +67,16 @@ func DataSet(id, secondOffset, taken, primary string) string {
 	return id
 }
 
+// InCluster names the data set of a server in cluster mode, by its cluster_my_epoch; without one it returns data.
+// The epoch rises when a slot comes to the server. A slot that has left and come back has none of its locks, and the
+// record, which is in a slot of its own, would not tell.
+func InCluster(data, epoch string) string {
+	if epoch == "" {
+		return data
+	}
+	return data + "#" + epoch
+}
+
 // Errors of Parse.
 var (
 	// ErrVersion: the text is that of another version of this library.
@@ -157,8 +167,10 @@ func (r *Record) Enter(ttl, earliest, clock time.Duration) bool {
 // its own data, too, if it names the same process with another data set: the name has changed, and
 // the data has not.
 func (r *Record) IsOf(run string) bool {
-	process, isOwn := strings.CutSuffix(run, "/"+OwnData)
-	return r.Run == run || isOwn && strings.HasPrefix(r.Run, process+"/")
+	isRun, isEpoch, _ := strings.Cut(run, "#")
+	ofRun, ofEpoch, _ := strings.Cut(r.Run, "#")
+	process, isOwn := strings.CutSuffix(isRun, "/"+OwnData)
+	return isEpoch == ofEpoch && (isRun == ofRun || isOwn && strings.HasPrefix(ofRun, process+"/"))
 }
 
 // Loss returns the record's part about forgotten locks.

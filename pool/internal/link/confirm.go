@@ -34,7 +34,10 @@ import (
 //	ROLE                     handshake              INFO repeats it behind each batch.
 //	primary of a replica     handshake              An error text only.
 //	maxmemory-policy         handshake              A log text only: the operator decides.
-//	CLIENT ID                handshake              It ends an older connection of this client, in the same process.
+//	CLIENT ID                handshake              A number that went back shows a process that was restored from a
+//	                                                snapshot (numbers). A restored process has other connections.
+//	cluster_my_epoch         behind each batch,     It rises when a slot comes to the server. A slot that left and came
+//	                         in cluster mode        back without its keys changes nothing else.
 //	slots of a cluster       handshake              A server that lacks the slot of a key answers MOVED, which is no
 //	                                                vote.
 //
@@ -44,7 +47,8 @@ import (
 //
 // A server that does not permit INFO confirms votes by the record alone.
 type confirmation struct {
-	server Server // by the handshake; INFO replication by the last look at who it is
+	server Server // by the handshake; the reader's: INFO replication by the last look at who it is
+	looks  bool   // the server permits INFO
 	run    string // as Reply.Run
 	broken <-chan struct{}
 	fail   func(error)                     // ends the connection
@@ -56,6 +60,7 @@ type confirmation struct {
 	// the writer's
 	readRecord wire.Call // PTTL of the record
 	look       wire.Call // INFO replication
+	lookAround wire.Call // CLUSTER INFO
 
 	// the reader's
 	votes  []vote // in the order of their answers
@@ -74,6 +79,7 @@ var (
 	getPrimary     = wire.Begin(2, "GET", record.PrimaryKey)
 	askStats       = wire.Begin(2, "INFO", "stats")
 	askReplication = wire.Begin(2, "INFO", "replication")
+	askCluster     = wire.Begin(2, "CLUSTER", "INFO")
 )
 
 // recordKey returns the key of the epoch record that must be looked at behind the batch, or
@@ -92,9 +98,13 @@ func (f *confirmation) follow(batch []wire.Call, key string) []wire.Call {
 	if f.readRecord.Own == nil {
 		f.readRecord = wire.Command(wire.Begin(2, "PTTL", key), f.readLife)
 		f.look = wire.Command(askReplication, f.identify)
+		f.lookAround = wire.Command(askCluster, f.compareEpoch)
+	}
+	if f.server.epoch != "" {
+		batch = append(batch, f.lookAround)
 	}
 	batch = append(batch, f.readRecord)
-	if f.server.DataSet != "" {
+	if f.looks {
 		batch = append(batch, f.look)
 	}
 	return batch
@@ -146,8 +156,19 @@ func (f *confirmation) readLife(answer any, failure redis.Error) {
 		f.votes[i].spoil(err)
 	}
 	f.read = len(f.votes)
-	if f.server.DataSet == "" {
+	if !f.looks {
 		f.settle()
+	}
+}
+
+// compareEpoch takes the answer to CLUSTER INFO behind a batch.
+func (f *confirmation) compareEpoch(answer any, failure redis.Error) {
+	switch {
+	case failure != "": // permitted at the handshake, and now refused
+		err, _ := wire.Explain(failure)
+		f.fail(err)
+	case !fieldIs(answer, clusterEpoch, f.server.epoch):
+		f.fail(ErrEpoch)
 	}
 }
 
@@ -166,7 +187,7 @@ func (f *confirmation) identify(answer any, failure redis.Error) {
 		f.seen.readReplication(answer)
 		f.fail(f.seen.succeeded())
 	default:
-		f.seen, f.asking = Server{RunID: f.server.RunID}, true
+		f.seen, f.asking = Server{RunID: f.server.RunID, epoch: f.server.epoch}, true
 		f.doubted.Store(true)
 		f.kick()
 	}

@@ -33,16 +33,20 @@ type conn struct {
 	merger       wire.Merger // the writer's
 	confirmation confirmation
 	tracking     tracking
+	numbers      *numbers
+	restored     bool                      // the record is to be deleted, for that reason; the writer's
 	plain        wire.Plain                // the reader's
 	auth         atomic.Pointer[wire.Call] // to be sent; nil: nothing
 }
 
-func newConn(q *queue, h *hints, g Greeting) *conn {
+func newConn(q *queue, h *hints, g Greeting, restored bool) *conn {
 	c := &conn{
 		queue: q, config: h.config, redis: g.Conn, server: g.Server, began: time.Now(), broken: make(chan struct{}),
+		numbers: h.numbers, restored: restored,
 	}
 	f := &c.confirmation
-	f.server, f.run, f.broken, f.fail, f.reply, f.kick = g.Server, g.Server.identity(), c.broken, c.fail, q.reply, q.kick
+	f.server, f.run, f.looks = g.Server, g.Server.identity(), g.Server.DataSet != ""
+	f.broken, f.fail, f.reply, f.kick = c.broken, c.fail, q.reply, q.kick
 	c.tracking = tracking{hints: h, merger: &c.merger, run: g.Server.RunID}
 	if !g.Server.scripts {
 		c.merger.Stop()
@@ -118,7 +122,7 @@ func (c *conn) write() {
 // between them. All of it is in sent before it is written, because a reply can come before the last of a
 // batch is written.
 func (c *conn) prepare(batch []wire.Call) []wire.Call {
-	key := recordKey(batch)
+	key, forget := recordKey(batch), c.forget(batch)
 	batch = c.merger.Merge(batch)
 	if key != "" {
 		batch = c.confirmation.follow(batch, key)
@@ -130,11 +134,46 @@ func (c *conn) prepare(batch []wire.Call) []wire.Call {
 	if again := c.confirmation.askAgain(); again != nil {
 		batch = slices.Insert(batch, 0, again...)
 	}
+	if forget != nil {
+		batch = slices.Insert(batch, 0, *forget)
+	}
 	if auth := c.auth.Swap(nil); auth != nil {
 		batch = slices.Insert(batch, 0, *auth)
 	}
 	c.sent.push(batch)
 	return batch
+}
+
+// forget returns the command that deletes the record of a server that was restored from a snapshot, before the
+// first requests that rest on it. All clients then see that the server has forgotten.
+func (c *conn) forget(batch []wire.Call) *wire.Call {
+	if !c.restored {
+		return nil
+	}
+	for i := range batch {
+		key := batch[i].Request.Epoch
+		if batch[i].Request.Op == protocol.OpAdmit {
+			key = batch[i].Request.Key
+		}
+		if key != "" {
+			c.restored = false
+			call := wire.Command(wire.Begin(2, "DEL", key), c.forgotten)
+			return &call
+		}
+	}
+	return nil
+}
+
+// forgotten takes the answer to the deletion of the record.
+func (c *conn) forgotten(_ any, failure redis.Error) {
+	if failure != "" {
+		err, _ := wire.Explain(failure)
+		c.fail(fmt.Errorf("restored from a snapshot, but its epoch record could not be deleted: %w", err))
+		return
+	}
+	c.numbers.restart(c.server.RunID, c.server.clientID)
+	c.config.Doubt("the numbers of its connections went back in the same process: it was restored from a snapshot, " +
+		"so its epoch record was deleted, and it is in quarantine")
 }
 
 // read hands the replies out until the connection breaks.

@@ -27,6 +27,7 @@ type hints struct {
 	wake     func()                   // has the node's connection look at redirect
 	redirect atomic.Pointer[redirect] // where the server should send hints
 	linger   *time.Timer              // ends listen if there are no watchers any more
+	numbers  *numbers                 // of both connections
 
 	mu       sync.Mutex            // guards the fields below
 	watchers map[string][]*watcher // by key; those of all keys by the empty one
@@ -48,7 +49,7 @@ type redirect struct {
 type watcher struct{ hint func(key string) }
 
 func newHints(ctx context.Context, config *Config, wake func()) *hints {
-	h := &hints{ctx: ctx, config: config, wake: wake, watchers: map[string][]*watcher{}, ended: make(chan struct{})}
+	h := &hints{ctx: ctx, config: config, wake: wake, watchers: map[string][]*watcher{}, ended: make(chan struct{}), numbers: new(numbers)}
 	close(h.ended)
 	h.redirect.Store(&redirect{})
 	h.linger = time.AfterFunc(config.Linger, h.endUnused)
@@ -213,6 +214,9 @@ func (h *hints) openListener(ctx context.Context) (c redis.Conn, to redirect, er
 	)
 	if err == nil && (to.client == 0 || !subscribed) {
 		err = errNoHints
+	}
+	if h.numbers.known().run == to.run {
+		h.numbers.enter(to.run, to.client)
 	}
 	if err != nil {
 		c.Close()

@@ -101,6 +101,7 @@ func (l *Link) run() {
 func (l *Link) connect(last Server) (*conn, error) {
 	ctx, cancel := context.WithTimeout(l.ctx, l.config.Dial)
 	defer cancel()
+	known := l.hints.numbers.known()
 	g := l.config.Reach(ctx)
 	if g.Err != nil {
 		return nil, Explain(g.Err)
@@ -114,7 +115,11 @@ func (l *Link) connect(last Server) (*conn, error) {
 	l.hints.retry(g.Server.RunID, g.Hint)
 	l.queue.open(g.Server.Abilities)
 	l.hasTried()
-	return newConn(l.queue, l.hints, g), nil
+	restored := known.wentBack(g.Server.RunID, g.Server.clientID)
+	if !restored {
+		l.hints.numbers.enter(g.Server.RunID, g.Server.clientID)
+	}
+	return newConn(l.queue, l.hints, g, restored), nil
 }
 
 func (l *Link) goOffline(reason error) {

@@ -31,6 +31,10 @@ var (
 		"or a backup was attached, or the last replica is gone, which it cannot tell from that")
 )
 
+// ErrEpoch is for a connection whose server has another configuration epoch than at the handshake.
+var ErrEpoch = errors.New("has another configuration epoch in its cluster than before: a slot may have left and come back " +
+	"without its keys")
+
 // A Server is what is learned of the server at the other end of a new connection.
 type Server struct {
 	RunID     string // of the process; empty if INFO is not permitted
@@ -42,6 +46,7 @@ type Server struct {
 	role     string // by INFO replication; empty as RunID
 	second   string // its second_repl_offset; empty as RunID
 	taken    string // how many bytes it has read from primaries; empty if it does not tell
+	epoch    string // its cluster_my_epoch; empty outside of cluster mode, or if CLUSTER INFO is not permitted
 	of       string // the primary of a replica
 	clientID int64  // of this connection; zero if CLIENT ID is not permitted
 	scripts  bool   // are loaded
@@ -121,7 +126,7 @@ func (s Server) identity() string {
 	if s.RunID == "" {
 		return ""
 	}
-	return s.RunID + "/" + record.DataSet(s.DataSet, s.second, s.taken, s.Primary)
+	return s.RunID + "/" + record.InCluster(record.DataSet(s.DataSet, s.second, s.taken, s.Primary), s.epoch)
 }
 
 // Process names the server's process: where it has no run_id, by its data set. It is empty if neither is
@@ -174,7 +179,7 @@ func Handshake(ctx context.Context, c redis.Conn) (s Server, doubts []string, er
 	questions = append(questions, Question{ // which a server that is in no cluster refuses
 		Name: "CLUSTER", Args: []any{"INFO"}, Answered: func(v any) {
 			text, _ := redis.String(v, nil)
-			s.missing = keys.Missing(text)
+			s.missing, s.epoch = keys.Missing(text), infoField(v, clusterEpoch)
 		},
 	})
 	for _, source := range wire.Scripts() {
@@ -229,9 +234,9 @@ func Handshake(ctx context.Context, c redis.Conn) (s Server, doubts []string, er
 // ACL may forbid it, which is a reason for doubt.
 //
 // A process that was started since has neither the old connection nor the keys of its buffer, and
-// may have given its number to another client.
+// may have given its number to another client. So may one that was restored from a snapshot.
 func barrier(ctx context.Context, c redis.Conn, now, old Server) (doubts []string, err error) {
-	if old.clientID == 0 || old.RunID == "" || now.RunID != old.RunID || now.clientID == old.clientID {
+	if old.clientID == 0 || old.RunID == "" || now.RunID != old.RunID || now.clientID <= old.clientID {
 		return nil, nil
 	}
 	refused := func(redis.Error) { // a connection that has gone already is no error
@@ -279,3 +284,6 @@ func fieldOf(v any, field string) (value []byte, ok bool) {
 }
 
 var newline, colon = []byte("\n"), []byte(":")
+
+// clusterEpoch is the field of CLUSTER INFO that rises whenever a slot comes to the server.
+const clusterEpoch = "cluster_my_epoch"

@@ -4,12 +4,15 @@
 -- server, what is left of the record, what was left of it before, and the time. A long text is none of
 -- this library's: see inspectScript.
 --
--- The server is named by its process and its data set, as package record names it (DataSet).
+-- The server is named by its process and its data set, as package record names it (DataSet, InCluster).
 -- include info
 if info('replication', 'second_repl_offset') == '-1' and info('stats', 'total_net_repl_input_bytes') == '0' then
 	local primary = redis.pcall('GET', 'redlock:primary')
 	if type(primary) ~= 'string' or primary == '' then data = 'own' end
 end
+local cluster = redis.pcall('CLUSTER', 'INFO')
+local epoch = type(cluster) == 'string' and string.match(cluster, 'cluster_my_epoch:(%d+)')
+if epoch then data = (data or '') .. '#' .. epoch end
 run = run and run .. '/' .. (data or '') or '-'
 local record, found = redis.call('GET', KEYS[1]) or '', redis.call('PTTL', KEYS[1])
 if #record > 65536 then
