@@ -17,7 +17,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -57,6 +59,21 @@ func TestTheServerSettings(t *testing.T) {
 		path := file("redis.conf", []byte(conf[0]))
 		socket := startOnSocket(t, append([]string{path, "--port", "0"}, here...)...)
 		everyKindOfLock(t, "unix://locks:CHANGE-ME@"+socket)
+		// The page's patterns for a prefix, in place of all keys.
+		patterns := regexp.MustCompile("`(~PREFIX\\* [^`]*)`").FindStringSubmatch(sections(t)["Server settings"])
+		require.NotNil(t, patterns)
+		_, rights, _ := strings.Cut(strings.Split(acl[0], "\n")[1], "resetchannels ")
+		rights = strings.Replace(rights, "~*", strings.ReplaceAll(patterns[1], "PREFIX", "app:"), 1)
+		operator := asOperator(t, "unix://operator:CHANGE-ME-TOO@"+socket)
+		_, err := operator.Do("ACL", redis.Args{"SETUSER", "prefixed", "on", ">CHANGE-ME"}.AddFlat(strings.Fields(rights))...)
+		require.NoError(t, err)
+		_, err = operator.Do("ACL", "LOG", "RESET")
+		require.NoError(t, err)
+		l := open(t, []string{"unix://prefixed:CHANGE-ME@" + socket}, append(guarding(operatedTTL/2), redlock.Prefix("app:"))...)
+		trusted(t, l)
+		lock := acquire(t, l, "each", redlock.Fair())
+		require.NoError(t, lock.Release(t.Context()))
+		nothingIsRefused(t, operator)
 		examined(t, "unix://operator:CHANGE-ME-TOO@"+socket, nil, "")
 	})
 	t.Run("TLS", func(t *testing.T) {
@@ -126,7 +143,33 @@ func everyKindOfLock(t *testing.T, url string, opts ...pool.Option) {
 	for line := range strings.Lines(doubts.String()) {
 		assert.Regexp(t, lacks, line)
 	}
+	nothingIsRefused(t, asOperator(t, strings.Replace(url, "locks:CHANGE-ME", "operator:CHANGE-ME-TOO", 1), opts...))
 	examined(t, url, opts, "persistence") // which is not for clients to see
+}
+
+// asOperator connects for the operator.
+func asOperator(t *testing.T, url string, opts ...pool.Option) redis.Conn {
+	t.Helper()
+	_, dial, err := pool.Dialer(url, opts...)
+	require.NoError(t, err)
+	c, err := dial(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// nothingIsRefused fails if the server's ACL LOG has more than the deletions that the page leaves to those whose
+// server has them. Alerts on refusals are worth nothing otherwise.
+func nothingIsRefused(t *testing.T, operator redis.Conn) {
+	t.Helper()
+	entries, err := redis.Values(operator.Do("ACL", "LOG", 100))
+	require.NoError(t, err)
+	for _, entry := range entries {
+		fields, err := redis.Values(entry, nil)
+		require.NoError(t, err)
+		text := fmt.Sprintf("%s", fields)
+		assert.Regexp(t, `(?i)delex|delifeq`, text)
+	}
 }
 
 // examined fails if doctor finds anything but what is well, and notes on one check.
@@ -159,19 +202,28 @@ func TestTheSizesOfThePage(t *testing.T) {
 	info := func(section, name string) float64 { return float64(r.statistic(t, 0, section, name)) }
 	const n = 1000
 	name := func(i int) string { return fmt.Sprintf("order:%08d", i) }
-	// The release is a script, or a command of newer servers.
-	commands := func() float64 {
-		return info("commandstats", "cmdstat_set:") + info("commandstats", "cmdstat_evalsha:") +
-			info("commandstats", "cmdstat_delex:") + info("commandstats", "cmdstat_delifeq:")
+	commands := func() float64 { // without those that scripts call
+		calls := 0.0
+		for _, name := range []string{"set", "evalsha", "delex", "delifeq", "pttl", "info"} {
+			calls += info("commandstats", "cmdstat_"+name+":")
+		}
+		return calls
 	}
+	guarded := open(t, r.URLs(), guarding(2*time.Second)...)
+	trusted(t, guarded)
 	before := commands()
+	in, out := info("stats", "total_net_input_bytes:"), info("stats", "total_net_output_bytes:")
 	for i := range n { // releases of several callers would share a script
-		lock, err := locker.TryAcquire(context.Background(), name(i))
+		lock, err := guarded.TryAcquire(context.Background(), name(i))
 		require.NoError(t, err)
 		require.NoError(t, lock.Release(context.Background()))
 	}
 	each := (commands() - before) / n
+	in, out = (info("stats", "total_net_input_bytes:")-in)/n, (info("stats", "total_net_output_bytes:")-out)/n
+	t.Logf("an acquisition and its release: %.1f commands, %.0f bytes in and %.0f out", each, in, out)
 	assert.InEpsilon(t, figure("an acquisition and its release", "commands"), each, 0.1)
+	assert.InEpsilon(t, figure("an acquisition and its release", "bytes in"), in, 0.1)
+	assert.InEpsilon(t, figure("an acquisition and its release", "out"), out, 0.15)
 
 	before = info("memory", "used_memory:")
 	share(8, n, func(i int) {

@@ -40,9 +40,10 @@
 //	+set +eval +evalsha +script|load +get +del +pexpire +pttl +time
 //
 // on the keys of the locks, on redlock:epoch behind the prefix of the locks, and on redlock:*; +select
-// where the URL names a database; and should have +role, +info, +client|id and +client|kill,
-// and +cluster|info in cluster mode. Without these, replicas, restarts with old data and broken connections that are still open on the
-// server are not noticed: see [Log]. Those who wait in turn need
+// where the URL names a database; and should have +role, +info, +client|id and +client|kill, and
+// +cluster|info in cluster mode. Without these, replicas, restarts with old data and broken
+// connections that are still open on the server are not noticed: see [Log]. Those who wait in turn
+// need
 //
 //	+zadd +zrem +zrange +zrank +zcard +hset +hget +hdel
 //

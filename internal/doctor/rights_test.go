@@ -148,8 +148,8 @@ func TestTheKeysBehindAPrefixAreEnough(t *testing.T) {
 	t.Parallel()
 	guide, err := os.ReadFile("../../docs/OPERATING.md")
 	require.NoError(t, err)
-	assert.Contains(t, strings.Join(strings.Fields(string(guide)), " "), "`~PREFIX* ~redlock:*[{[]PREFIX*` is enough")
-	theAdviceIsEnough(t, "app:", "~app:*", "~redlock:*[{[]app:*")
+	assert.Contains(t, strings.Join(strings.Fields(string(guide)), " "), "`~PREFIX* ~redlock:*[{[]PREFIX* ~redlock:primary` is enough")
+	theAdviceIsEnough(t, "app:", "~app:*", "~redlock:*[{[]app:*", "~redlock:primary")
 }
 
 func theAdviceIsEnough(t *testing.T, prefix string, patterns ...string) {
@@ -212,6 +212,7 @@ func TestTheDocumentationAdvisesTheSame(t *testing.T) {
 	want := []string{
 		"+select",         // where the URL names a database
 		"+client|setname", // for people
+		"+cluster|info",   // in cluster mode
 	}
 	for _, p := range purposes("") {
 		for _, r := range p.rights {
