@@ -239,6 +239,7 @@ type process struct {
 	locker *redlock.Locker
 	dice   *rand.Rand
 	lock   *redlock.Lock // guarded by mu
+	value  string        // of lock
 }
 
 func (r *recording) newProcess(i int) *process {
@@ -291,15 +292,15 @@ func (p *process) cycle() {
 }
 
 func (p *process) begin(lock *redlock.Lock) {
-	left := lock.Remaining()
+	left, value := lock.Remaining(), lock.Value() // not under mu: watch locks it while the lock's key is locked
 	if left == 0 {
 		return // the process was paused until it was over
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.lock = lock
-	p.begun[lock.Value()] = true
-	p.noteDeadline(Event{Kind: Holds, Claim: lock.Value(), Until: p.now() + int64(left), Token: lock.Fence()})
+	p.lock, p.value = lock, value
+	p.begun[value] = true
+	p.noteDeadline(Event{Kind: Holds, Claim: value, Until: p.now() + int64(left), Token: lock.Fence()})
 	context.AfterFunc(lock.Context(), func() { p.end(lock) })
 }
 
@@ -309,19 +310,24 @@ func (p *process) end(lock *redlock.Lock) {
 	defer p.mu.Unlock()
 	if p.lock == lock {
 		p.lock = nil
-		p.over[lock.Value()] = true
-		p.events = append(p.events, Event{At: p.now(), Kind: Stops, Claim: lock.Value()})
+		p.over[p.value] = true
+		p.events = append(p.events, Event{At: p.now(), Kind: Stops, Claim: p.value})
 	}
 }
 
 // Observe implements redlock.Observer: an extension names a new deadline.
 func (p *process) Observe(e redlock.Event) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if e.Kind != redlock.EventExtended || p.lock == nil || e.Remaining == 0 || p.lock.Remaining() != e.Remaining {
+	lock := p.lock
+	p.mu.Unlock()
+	if e.Kind != redlock.EventExtended || lock == nil || e.Remaining == 0 || lock.Remaining() != e.Remaining {
 		return // or the lock has been extended again, or is over, by now
 	}
-	p.noteDeadline(Event{Kind: Extended, Claim: p.lock.Value(), Until: p.now() + int64(e.Remaining)})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.lock == lock {
+		p.noteDeadline(Event{Kind: Extended, Claim: p.value, Until: p.now() + int64(e.Remaining)})
+	}
 }
 
 // noteDeadline adds an event that names a deadline. The recording must be locked.
