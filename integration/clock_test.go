@@ -2,9 +2,7 @@ package integration_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,39 +17,19 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// faketime finds the library that shows a process another time
-// (https://github.com/wolfcw/libfaketime).
-func faketime(t *testing.T) (library string) {
-	t.Helper()
-	for _, pattern := range []string{"/usr/lib/*/faketime/libfaketimeMT.so.1", "/usr/lib*/faketime/libfaketimeMT.so.1"} {
-		if found, _ := filepath.Glob(pattern); len(found) > 0 {
-			return found[0]
-		}
-	}
-	need.Faketime(t, errors.New("libfaketimeMT.so.1 is not installed; on Debian the package is libfaketime"))
-	return ""
-}
-
 // A settable is a server whose wall clock can be set.
 type settable struct {
 	socket string
-	offset string // the file that the library reads it from
+	clock  fleet.Clock
 }
 
 func startSettable(t *testing.T) *settable {
 	t.Helper()
-	s := &settable{offset: filepath.Join(t.TempDir(), "offset")}
+	s := &settable{clock: fleet.Clock(filepath.Join(t.TempDir(), "clock"))}
 	s.set(t, 0)
 	need.Redis(t)
 	f, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{
-		Nodes: 1, Arguments: []string{"--port", "0", "--save", "", "--dir", t.TempDir()},
-		Env: []string{
-			// Another malloc than jemalloc, which asks for the time before the library is ready.
-			"LD_PRELOAD=" + faketime(t) + ":libc.so.6",
-			"FAKETIME_TIMESTAMP_FILE=" + s.offset, "FAKETIME_NO_CACHE=1",
-			// Of either name, as versions differ. Timers must go on.
-			"FAKETIME_DONT_FAKE_MONOTONIC=1", "DONT_FAKE_MONOTONIC=1",
-		},
+		Nodes: 1, Arguments: []string{"--port", "0", "--save", "", "--dir", t.TempDir()}, Clocks: []fleet.Clock{s.clock},
 	})
 	if err != nil {
 		need.Faketime(t, fmt.Errorf("redis-server does not start with libfaketime, as where it is linked with a malloc of its own: %w", err))
@@ -66,9 +44,7 @@ func (s *settable) url() string { return "unix://" + s.socket }
 // set sets the clock ahead of the right time, or back.
 func (s *settable) set(t *testing.T, ahead time.Duration) {
 	t.Helper()
-	next := s.offset + ".next"
-	require.NoError(t, os.WriteFile(next, fmt.Appendf(nil, "%+.3f\n", ahead.Seconds()), 0o600))
-	require.NoError(t, os.Rename(next, s.offset))
+	require.NoError(t, s.clock.Set(ahead))
 	if s.socket == "" {
 		return
 	}

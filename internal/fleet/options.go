@@ -24,10 +24,13 @@ type Options struct {
 	// ones; the others show what a client makes of them.
 	Mode Mode
 
-	// Arguments start each server of kind Process in place of what the options above say, and Env is in
-	// its environment. It listens on a Unix socket, which is its URL, and where its arguments say. It may
-	// ask for a password, so it counts as ready when it listens.
-	Arguments, Env []string
+	// Arguments start each server of kind Process in place of what the options above say. It listens on a
+	// Unix socket, which is its URL, and where its arguments say. It may ask for a password, so it counts
+	// as ready when it listens.
+	Arguments []string
+
+	// Clocks are the wall clocks of servers of kind Process, one a node. Default: this machine's for all.
+	Clocks []Clock
 
 	// URLs are the servers of kind Addrs: redis://, rediss:// or unix://.
 	URLs []string
@@ -104,8 +107,9 @@ func (o Options) check(kind Kind) error {
 		return fmt.Errorf("fleet: option URLs is for kind %s, not %s", Addrs, kind)
 	case o.Nodes < 1 || o.Nodes > maxNodes:
 		return fmt.Errorf("fleet: option Nodes = %d: must be 1 to %d", o.Nodes, maxNodes)
-	case o.Ports != nil && len(o.Ports) != o.Nodes, o.Persistence != nil && len(o.Persistence) != o.Nodes:
-		return fmt.Errorf("fleet: options Ports and Persistence: must be one a node, and there are %d nodes", o.Nodes)
+	case o.Ports != nil && len(o.Ports) != o.Nodes, o.Persistence != nil && len(o.Persistence) != o.Nodes,
+		o.Clocks != nil && len(o.Clocks) != o.Nodes:
+		return fmt.Errorf("fleet: options Ports, Persistence and Clocks: must be one a node, and there are %d nodes", o.Nodes)
 	}
 	for i, u := range o.URLs {
 		if _, err := parseURL(u); err != nil {

@@ -107,7 +107,14 @@ func (p *process) Start(ctx context.Context, i int, m Memory) error {
 	}
 	defer log.Close() // the server has its own copy
 	cmd := exec.Command(p.program, args...)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), p.opts.Env...)
+	cmd.Dir = dir
+	if p.opts.Clocks != nil {
+		env, err := p.opts.Clocks[i].env()
+		if err != nil {
+			return err
+		}
+		cmd.Env = append(os.Environ(), env...)
+	}
 	cmd.Stdout, cmd.Stderr = log, log
 	tie(cmd)
 	done, err := spawn(cmd)
