@@ -1,7 +1,7 @@
 // Command chaos takes locks on real redis-server processes while these, the clients and the network
 // are broken, and judges the history of it.
 //
-//	go -C chaos run . --duration 12m                        # all scenarios, about a minute each
+//	go -C chaos run . --duration 15m                        # all scenarios, about a minute each
 //	go -C chaos run . --scenario pause-clients,mixed --seed 42  # the same faults again
 //	go -C chaos run . --scenario mixed --seed 42 --plan     # only say which
 //	go -C chaos run . --scenario flush --client 'sh clients/setnx.sh'  # another library

@@ -101,7 +101,7 @@ func parse(args []string, out io.Writer) (o options, err error) {
 		if !ok {
 			return o, fmt.Errorf("there is no scenario %q, but all, %s", name, strings.Join(every, ", "))
 		}
-		fits := o.client == "" && !o.noGuard || !s.Standbys && !s.Served
+		fits := o.client == "" && !o.noGuard || !s.Standbys && !s.Copies && !s.Served
 		if !fits && !all {
 			return o, fmt.Errorf("--scenario %s is about what a --client does not know, and which needs the guard", name)
 		}

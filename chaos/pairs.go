@@ -10,13 +10,13 @@ import (
 	"github.com/redquorum/redquorum/internal/relay"
 )
 
-// Nodes that have a standby are pairs of servers: server i, and server n+i of 2n. A failover is what
-// Sentinel makes of a primary that it cannot reach, nor can the clients behind relays.
+// Nodes that have a standby or a copy are pairs of servers: server i, and server n+i of 2n. A failover
+// is what Sentinel makes of a primary that it cannot reach, nor can the clients behind relays.
 
 // pair makes the second half of the servers replicas of the first.
 func (t *trial) pair(ctx context.Context) error {
 	for i := range t.relays {
-		if _, err := t.askServer(ctx, i, "CONFIG", "SET", "repl-diskless-sync-delay", 0); err != nil {
+		if _, err := t.askServer(ctx, i, "CONFIG", "SET", "repl-diskless-sync-delay", 0, "hz", 100); err != nil {
 			return err
 		}
 	}
@@ -61,11 +61,7 @@ func (t *trial) Promote(ctx context.Context, node int) error {
 // Demote has the other server take over the primary's data, and waits until it has.
 func (t *trial) Demote(ctx context.Context, node int) error {
 	primary, other := t.serversOf(node)
-	host, port, err := net.SplitHostPort(addr(t.fleet.URLs()[primary]))
-	if err != nil {
-		return err
-	}
-	if _, err := t.askServer(ctx, other, "REPLICAOF", host, port); err != nil {
+	if err := t.follow(ctx, other, primary); err != nil {
 		return err
 	}
 	if node%2 == 0 { // as Sentinel does; connections of the others outlive what their server was
@@ -73,10 +69,57 @@ func (t *trial) Demote(ctx context.Context, node int) error {
 			return err
 		}
 	}
+	if err := t.awaitData(ctx, other); err != nil {
+		return err
+	}
+	t.relays[other].Heal()
+	t.relays[other].Reset()
+	return nil
+}
+
+// Fork leaves a node's copy behind.
+func (t *trial) Fork(ctx context.Context, node int) error {
+	_, err := t.askServer(ctx, t.nodes+node, "REPLICAOF", "NO", "ONE")
+	return err
+}
+
+// GoBack gives a node the data of its copy, while requests are on their way to it.
+func (t *trial) GoBack(ctx context.Context, node int) error {
+	copied := t.nodes + node
+	t.relays[node].Break(relay.Requests, relay.Fault{Mode: relay.Hold})
+	defer t.relays[node].Heal()
+	if err := t.follow(ctx, node, copied); err != nil {
+		return err
+	}
+	if err := t.awaitData(ctx, node); err != nil {
+		return err
+	}
+	if _, err := t.askServer(ctx, node, "REPLICAOF", "NO", "ONE"); err != nil {
+		return err
+	}
+	t.relays[node].Heal()
+	if err := t.follow(ctx, copied, node); err != nil {
+		return err
+	}
+	return t.awaitData(ctx, copied)
+}
+
+// follow makes a server a replica of another.
+func (t *trial) follow(ctx context.Context, replica, primary int) error {
+	host, port, err := net.SplitHostPort(addr(t.fleet.URLs()[primary]))
+	if err != nil {
+		return err
+	}
+	_, err = t.askServer(ctx, replica, "REPLICAOF", host, port)
+	return err
+}
+
+// awaitData waits until a replica has its primary's data.
+func (t *trial) awaitData(ctx context.Context, replica int) error {
 	ctx, cancel := context.WithTimeout(ctx, slack)
 	defer cancel()
-	err = poll(ctx, func() (bool, error) {
-		role, err := redis.Values(t.askServer(ctx, other, "ROLE"))
+	err := poll(ctx, func() (bool, error) {
+		role, err := redis.Values(t.askServer(ctx, replica, "ROLE"))
 		if err != nil {
 			return false, err
 		}
@@ -84,9 +127,7 @@ func (t *trial) Demote(ctx context.Context, node int) error {
 		return state == "connected", nil
 	})
 	if err != nil {
-		return fmt.Errorf("server %d does not become a replica: %w", other, err)
+		return fmt.Errorf("server %d does not become a replica: %w", replica, err)
 	}
-	t.relays[other].Heal()
-	t.relays[other].Reset()
 	return nil
 }

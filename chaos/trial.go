@@ -104,7 +104,7 @@ func (t *trial) play(ctx context.Context, file string) (err error) {
 	t.history, t.promoted = history.NewLog(out), make([]bool, t.nodes)
 
 	servers := t.nodes
-	if t.Standbys {
+	if t.Standbys || t.Copies {
 		servers *= 2
 	}
 	t.fleet, err = fleet.Start(ctx, fleet.Process,
@@ -115,7 +115,7 @@ func (t *trial) play(ctx context.Context, file string) (err error) {
 	defer func() { err = errors.Join(err, t.fleet.Close()) }()
 	direct, relayed := t.fleet.URLs(), t.fleet.URLs() // relayed are for every second client
 	for i := range direct {
-		if !t.Relayed && !t.Standbys {
+		if !t.Relayed && servers == t.nodes {
 			break
 		}
 		r, err := relay.New(addr(direct[i]))
@@ -125,15 +125,18 @@ func (t *trial) play(ctx context.Context, file string) (err error) {
 		defer r.Close()
 		t.relays, relayed[i] = append(t.relays, r), r.URL()
 	}
-	switch {
-	case t.Relayed:
+	if t.Relayed {
 		direct = relayed
-	case t.Standbys:
+	}
+	if servers > t.nodes {
 		if err := t.pair(ctx); err != nil {
 			return err
 		}
+	}
+	if t.Standbys {
 		direct, relayed = withStandbys(direct), withStandbys(relayed)
 	}
+	direct, relayed = direct[:t.nodes], relayed[:t.nodes]
 	reg, err := register.Serve(t.history)
 	if err != nil {
 		return err
@@ -234,7 +237,7 @@ func poll(ctx context.Context, done func() (bool, error)) error {
 			return err
 		}
 		select {
-		case <-time.After(10 * time.Millisecond):
+		case <-time.After(time.Millisecond):
 		case <-ctx.Done():
 			return ctx.Err()
 		}

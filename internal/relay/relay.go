@@ -8,6 +8,7 @@
 package relay
 
 import (
+	"math/rand/v2"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -30,6 +31,7 @@ const (
 	Delay      // each byte arrives Fault.By later
 	Hold       // nothing arrives before the fault is healed
 	Drop       // nothing arrives ever
+	Late       // the next bytes of each connection arrive up to Fault.By later, and all bytes after them
 )
 
 // A Fault is what is wrong with one direction.
@@ -216,17 +218,21 @@ func (l *link) forward(to, from net.Conn, d Direction) {
 			to.Write(p.bytes) // a failure is ignored, because only the reader's end counts
 		}
 	})
-	lost := false
+	lost, held := false, (<-chan struct{})(nil)
 	for buf := make([]byte, 1<<16); ; {
 		n, err := from.Read(buf)
 		if n > 0 {
 			w := l.relay.way(d)
+			if w.Mode == Late && w.healed == held {
+				w.Mode = Pass // behind the late bytes
+			}
 			if w.Mode != Pass {
 				l.relay.struck.Add(1)
 			}
 			if lost = lost || w.Mode == Drop; lost {
 				l.lossy.Store(true)
 			} else {
+				held = w.healed
 				pieces <- w.piece(buf[:n])
 			}
 		}
@@ -243,6 +249,8 @@ func (w way) piece(b []byte) piece {
 	switch w.Mode {
 	case Delay:
 		p.due = time.Now().Add(w.By)
+	case Late:
+		p.due = time.Now().Add(rand.N(w.By))
 	case Hold:
 		p.gate = w.healed
 	}

@@ -224,6 +224,31 @@ func TestDelayedBytesAreLateAndDoNotWaitForEachOther(t *testing.T) {
 	}
 }
 
+// TestLateBytesAreHeldOnceAndOvertakenByNone: a connection that was struck is as before when they have arrived.
+func TestLateBytesAreHeldOnceAndOvertakenByNone(t *testing.T) {
+	t.Parallel()
+	r, e, c := rig(t)
+	r.Break(relay.Requests, relay.Fault{Mode: relay.Late, By: 24 * time.Hour})
+	other := connect(t, r)
+	send(t, c, "late")
+	e.silent(t)
+	send(t, c, "behind")
+	e.silent(t)
+	r.Heal()
+	send(t, other, "another")
+	e.expect(t, "another")
+	r.Reset()
+	broken(t, c)
+
+	c = connect(t, r)
+	r.Break(relay.Requests, relay.Fault{Mode: relay.Late, By: 50 * time.Millisecond})
+	for range 5 {
+		send(t, c, "x")
+		receive(t, c, "x")
+	}
+	assert.EqualValues(t, 2, r.Struck(), "one of each connection")
+}
+
 func TestAResetBreaksWhatIsThereOnly(t *testing.T) {
 	t.Parallel()
 	r, e, c := rig(t)

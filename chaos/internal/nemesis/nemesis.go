@@ -45,6 +45,8 @@ type Servers interface {
 	Flush(ctx context.Context, node int) error   // it forgets everything
 	Promote(ctx context.Context, node int) error // the standby, beside the primary, which some clients cannot reach
 	Demote(ctx context.Context, node int) error  // the primary before it, for all clients
+	Fork(ctx context.Context, node int) error    // its copy follows it no more
+	GoBack(ctx context.Context, node int) error  // it takes its copy's data, and is a primary again at once
 }
 
 // Run carries out the plan and returns when all faults are undone. When ctx ends, that is at once,
@@ -117,6 +119,8 @@ func (w World) actions(s Step) (inject, heal action) {
 		return w.Servers.Flush, done
 	case FailOver:
 		return w.Servers.Promote, w.Servers.Demote
+	case ThereAndBack:
+		return w.Servers.Fork, w.Servers.GoBack
 	case PauseClient, PauseDaemon:
 		return processes.Pause, processes.Resume
 	case KillClient, KillDaemon:
@@ -128,7 +132,7 @@ func (w World) actions(s Step) (inject, heal action) {
 	}
 	mode, way, _ := strings.Cut(s.Kind, "-")
 	d := map[string]relay.Direction{"requests": relay.Requests, "replies": relay.Replies, "answers": relay.Replies}[way]
-	f := relay.Fault{Mode: map[string]relay.Mode{"drop": relay.Drop, "delay": relay.Delay, "hold": relay.Hold}[mode], By: s.By}
+	f := relay.Fault{Mode: map[string]relay.Mode{"drop": relay.Drop, "delay": relay.Delay, "hold": relay.Hold, "late": relay.Late}[mode], By: s.By}
 	return func(_ context.Context, i int) error { relays[i].Break(d, f); return nil },
 		func(_ context.Context, i int) error { relays[i].Heal(); return nil }
 }

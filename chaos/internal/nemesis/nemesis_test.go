@@ -51,6 +51,8 @@ func (s *stage) Restart(_ context.Context, i int, m fleet.Memory) error {
 
 func (s *stage) Flush(_ context.Context, i int) error   { return s.do("flush", i) }
 func (s *stage) Promote(_ context.Context, i int) error { return s.do("promote", i) }
+func (s *stage) Fork(_ context.Context, i int) error    { return s.do("fork", i) }
+func (s *stage) GoBack(_ context.Context, i int) error  { return s.do("go back", i) }
 func (s *stage) Demote(_ context.Context, i int) error  { return s.do("demote", i) }
 
 // processes are the clients, or the daemons.
@@ -88,6 +90,7 @@ func TestEachFaultIsMadeAndUndone(t *testing.T) {
 		{nemesis.PowerFailure, []int{1}, "kill 1, restart kept 1", []int{1}, true},
 		{nemesis.Flush, []int{2}, "flush 2", []int{2}, true},
 		{nemesis.FailOver, []int{1}, "promote 1, demote 1", []int{1}, true},
+		{nemesis.ThereAndBack, []int{1}, "fork 1, go back 1", []int{1}, true},
 		{nemesis.PauseClient, []int{3}, "pause client 3, resume client 3", nil, false},
 		{nemesis.KillClient, []int{3}, "replace client 3", nil, false},
 		{nemesis.PauseDaemon, []int{1}, "pause daemon 1, resume daemon 1", nil, false},
@@ -162,6 +165,7 @@ func TestOneWayFaultsGoOneWay(t *testing.T) {
 	for kind, want := range map[nemesis.Kind]struct{ arrives, answered bool }{
 		nemesis.DropRequests: {false, false}, nemesis.HoldRequests: {false, false}, nemesis.DelayRequests: {false, false},
 		nemesis.DropReplies: {true, false}, nemesis.HoldReplies: {true, false}, nemesis.DelayReplies: {true, false},
+		nemesis.LateRequests: {false, false}, nemesis.LateReplies: {true, false},
 		nemesis.DelayAnswers: {true, false}, nemesis.HoldAnswers: {true, false}, nemesis.Reset: {true, false},
 	} {
 		t.Run(string(kind), func(t *testing.T) {

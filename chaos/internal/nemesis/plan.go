@@ -20,6 +20,7 @@ const (
 	PowerFailure    Kind = "power-failure"    // the same for all
 	Flush           Kind = "flush"            // FLUSHALL
 	FailOver        Kind = "fail-over"        // a standby is promoted; the primary before it goes on for some clients
+	ThereAndBack    Kind = "there-and-back"   // it follows a copy of it that is older, and is a primary again within milliseconds
 	PauseClient     Kind = "pause-client"     // SIGSTOP, SIGCONT
 	KillClient      Kind = "kill-client"      // kill -9, and another client in its place
 	Reset           Kind = "reset"            // all connections are broken
@@ -29,6 +30,8 @@ const (
 	DelayReplies    Kind = "delay-replies"
 	HoldRequests    Kind = "hold-requests" // they arrive when the fault is over
 	HoldReplies     Kind = "hold-replies"
+	LateRequests    Kind = "late-requests" // the next packet of each connection
+	LateReplies     Kind = "late-replies"
 	PauseDaemon     Kind = "pause-daemon" // SIGSTOP, SIGCONT
 	KillDaemon      Kind = "kill-daemon"  // kill -9, and another in its place
 	EndDaemon       Kind = "end-daemon"   // SIGTERM, and another in its place
@@ -63,6 +66,7 @@ var profiles = map[Kind]profile{
 	PowerFailure:    {numbers: []int{1000}, of: nodes, forgets: true}, // more than there are
 	Flush:           {numbers: []int{1, 1, 3}, of: nodes, forgets: true},
 	FailOver:        {numbers: []int{1, 3, 3, 5}, of: nodes, lasts: [2]float64{1.5, 5}, forgets: true},
+	ThereAndBack:    {numbers: []int{1, 3, 3, 5}, of: nodes, lasts: [2]float64{0.3, 1}, forgets: true},
 	PauseClient:     {numbers: []int{1, 1, 2}, of: clients, lasts: [2]float64{1.1, 2.5}},
 	KillClient:      {numbers: []int{1}, of: clients},
 	Reset:           {numbers: ofNetwork, of: nodes},
@@ -72,6 +76,8 @@ var profiles = map[Kind]profile{
 	DelayReplies:    {numbers: ofNetwork, of: nodes, lasts: oneWay, by: aVote},
 	HoldRequests:    {numbers: ofNetwork, of: nodes, lasts: oneWay},
 	HoldReplies:     {numbers: ofNetwork, of: nodes, lasts: oneWay},
+	LateRequests:    {numbers: ofNetwork, of: nodes, lasts: onePacket, by: [2]float64{0.005, 2}},
+	LateReplies:     {numbers: ofNetwork, of: nodes, lasts: onePacket, by: [2]float64{0.005, 2}},
 	PauseDaemon:     {numbers: []int{1, 1, 2}, of: daemons, lasts: [2]float64{0.3, 2.5}},
 	KillDaemon:      {numbers: []int{1, 1, 2}, of: daemons},
 	EndDaemon:       {numbers: []int{1}, of: daemons},
@@ -82,6 +88,7 @@ var profiles = map[Kind]profile{
 var (
 	ofNetwork = []int{1, 1, 2, 2, 3, 5}
 	oneWay    = [2]float64{0.1, 1.2}
+	onePacket = [2]float64{0.02, 0.2}  // enough for each connection to send one
 	aVote     = [2]float64{0.005, 0.3} // from what it still waits for to what it does not
 )
 
@@ -130,7 +137,7 @@ type Setting struct {
 // Shortest is how many TTLs a plan must last to have at least one fault in each lane: the longest
 // gap, and the longest fault.
 func (s Scenario) Shortest() int {
-	if s.Standbys { // a client takes a TTL to lose sight of a primary, and a quarantine another
+	if s.Standbys || s.Copies { // a client takes a TTL to lose sight of a primary, and a quarantine another
 		return 7
 	}
 	return 4

@@ -15,6 +15,7 @@ type Scenario struct {
 	Persistence []fleet.Persistence // of the nodes; repeated if there are more of them; nil: none
 	Relayed     bool                // clients reach the servers through relays
 	Standbys    bool                // of all nodes; every second client loses sight of a primary
+	Copies      bool                // of all nodes; no client knows of them
 	Served      bool                // every second client takes its locks over HTTP, of a daemon
 	Busy        bool                // clients hold their locks for most of a TTL
 }
@@ -58,6 +59,18 @@ var Scenarios = []Scenario{
 	{Name: "fail-over", About: "standbys are promoted, also most of them, while some clients still reach the primaries before them",
 		Standbys: true,
 		Lanes:    []Lane{{[2]float64{1.2, 1.6}, []Kind{FailOver}}}},
+	{Name: "fail-over-and-back", About: "primaries take the data of copies that are older, and are promoted again within milliseconds, between two packets",
+		Relayed: true,
+		Copies:  true,
+		Busy:    true,
+		Lanes:   []Lane{{[2]float64{1.1, 1.6}, []Kind{ThereAndBack}}}},
+	{Name: "late", About: "single packets are up to seconds late, while servers forget and clients begin",
+		Relayed: true,
+		Lanes: []Lane{
+			{often, []Kind{LateRequests, LateReplies}},
+			{seldom, []Kind{Flush, KillServer, RestartMajority}},
+			{seldom, []Kind{KillClient}},
+		}},
 	{Name: "serve", About: "every second client has its locks of redlock serve, whose processes hang, die and end, and whose answers are late",
 		Served: true,
 		Lanes: []Lane{
