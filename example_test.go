@@ -268,6 +268,7 @@ func TestTheCallsOfTheLibrary(t *testing.T) {
 	_, err = locker.TryAcquire(ctx, name)
 	assert.ErrorIs(t, err, redlock.ErrHeld)
 	assert.NoError(t, lock.Extend(ctx))
+	assert.NoError(t, lock.ExtendFor(ctx, d))
 	seen, err := locker.Inspect(ctx, name)
 	require.NoError(t, err)
 	value, _, held := seen.Holder()

@@ -39,7 +39,7 @@ type Lock struct {
 // A holding is what a Lock has on the nodes: a hold, a bond or permits.
 type holding interface {
 	Own(engine.Owner) bool
-	Extend(context.Context) (votes int, f *core.Failure)
+	Extend(ctx context.Context, ttl time.Duration) (votes int, f *core.Failure)
 	Release(context.Context) (votes int, f *core.Failure)
 	Drop() // is a Release that is not waited for
 	Deadline() clock.Instant
@@ -170,7 +170,7 @@ func (o *owner) Extended(l engine.Lock) {
 	if !k.locker.isObserved() {
 		return
 	}
-	until, votes := l.Hold.Deadline(), l.Claim.Votes()
+	until, votes, ttl := l.Hold.Deadline(), l.Claim.Votes(), l.Claim.Terms.TTL
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	before := k.earliest()
@@ -186,7 +186,7 @@ func (o *owner) Extended(l engine.Lock) {
 	e := k.event(EventExtended)
 	now := k.now()
 	e.Votes, e.Remaining = votes, ends.Sub(now)
-	e.Elapsed = now.Sub(until) + k.settings.TTL - Drift(k.settings.TTL)
+	e.Elapsed = now.Sub(until) + ttl - Drift(ttl)
 	k.locker.publish(e)
 }
 
@@ -334,12 +334,32 @@ func (k *Lock) FenceOf(name string) int64 {
 // Errors: ErrLost if the deadline has passed or a majority no longer holds the lock, which has then
 // ended; ErrReleased or ErrClosed after Release or Close; ErrNoQuorum or ctx's error if too few
 // nodes answered. Then the lock is held until its old deadline, and it makes sense to ask again.
-func (k *Lock) Extend(ctx context.Context) error {
+func (k *Lock) Extend(ctx context.Context) error { return k.extend(ctx, 0) }
+
+// ExtendFor is Extend for a TTL of ttl, which the lock has from then on. A ttl below its TTL changes
+// nothing: the lock is extended for the TTL that it has. ExtendFor returns an error, and extends
+// nothing, if the Locker would take no lock with that TTL.
+func (k *Lock) ExtendFor(ctx context.Context, ttl time.Duration) error {
+	if ttl > k.settings.TTL {
+		if _, err := k.settings.with([]Option{TTL(ttl)}); err != nil {
+			return err
+		}
+	}
+	return k.extend(ctx, ttl.Truncate(time.Millisecond))
+}
+
+func (k *Lock) extend(ctx context.Context, ttl time.Duration) error {
 	if ctx == nil {
 		return nilContext(protocol.OpExtend, k.name)
 	}
 	defer k.locker.awaitObservers()
-	_, f := k.has.Extend(ctx)
+	_, f := k.has.Extend(ctx, ttl)
+	for range 2 {
+		if f == nil || !f.IsEarly { // else the nodes have the longer TTL on record now, and will grant it
+			break
+		}
+		_, f = k.has.Extend(ctx, ttl)
+	}
 	return k.failed(ctx, protocol.OpExtend, f)
 }
 

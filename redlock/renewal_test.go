@@ -426,3 +426,63 @@ func TestALockThatWasHandedOverIsWatched(t *testing.T) {
 		})
 	}
 }
+
+// TestALockIsExtendedForALongerTTL, which it has from then on.
+func TestALockIsExtendedForALongerTTL(t *testing.T) {
+	for kind, opts := range map[string][]redlock.Option{"a lock": nil, "a reader": {redlock.Shared()}, "permits": {redlock.Permits(3), redlock.Weight(2)}} {
+		simulateCase(t, kind, 5, func(t *testing.T, w *sim.World) {
+			const long = time.Hour
+			l, c := open(t, w)
+			k := take(t, l, "x", opts...)
+			require.NoError(t, k.ExtendFor(t.Context(), time.Second))
+			assert.InDelta(t, ttl.Seconds(), k.Remaining().Seconds(), 1, "a shorter one changes nothing")
+			require.NoError(t, k.ExtendFor(t.Context(), long))
+			extended := time.Now()
+			assert.Equal(t, long-redlock.Drift(long)-rtt, k.Remaining())
+			require.NoError(t, k.Extend(t.Context()))
+			assert.Equal(t, long-redlock.Drift(long)-rtt, k.Remaining())
+			c.Crash()
+			other, _ := open(t, w)
+			time.Sleep(time.Until(extended.Add(long - time.Minute)))
+			isHeld(t, other, "x")
+			assert.ErrorContains(t, k.ExtendFor(t.Context(), 9000*time.Hour), "TTL(9000h0m0s)")
+		})
+	}
+}
+
+// TestALongerTTLIsOnRecord before the lock counts on it.
+func TestALongerTTLIsOnRecord(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		const long = 10 * time.Minute
+		ls := settled(t, w, 1)
+		holder, c := guarded(t, w)
+		k := take(t, holder, "x", redlock.Renew(false))
+		require.NoError(t, k.ExtendFor(t.Context(), long))
+		extended := time.Now()
+		assert.Greater(t, k.Remaining(), long-time.Minute)
+		c.Crash()
+		time.Sleep(time.Second)
+		forget(w.Servers()[:3]...)
+		require.NoError(t, waited(t, ls[0], "x").Release(t.Context()))
+		assert.Greater(t, time.Since(extended), long-time.Minute)
+	})
+}
+
+// TestALongerTTLThatNoQuorumHasGrantedChangesNothing: the lock is renewed by the TTL that it has.
+func TestALongerTTLThatNoQuorumHasGrantedChangesNothing(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		k, reader := take(t, l, "x"), take(t, l, "y", redlock.Shared())
+		onEach(w.Servers()[:3], (*sim.Server).Hang)
+		isOnly(t, k.ExtendFor(t.Context(), time.Hour), redlock.ErrNoQuorum)
+		_, err := l.TryAcquire(t.Context(), "y", redlock.Shared(), redlock.TTL(time.Hour))
+		isOnly(t, err, redlock.ErrNoQuorum)
+		time.Sleep(ttl / 3)
+		onEach(w.Servers()[:3], (*sim.Server).Resume)
+		time.Sleep(2 * ttl)
+		assert.True(t, k.Valid())
+		assert.True(t, reader.Valid())
+		assert.Less(t, k.Remaining(), ttl)
+		require.NoError(t, k.ExtendFor(t.Context(), time.Hour))
+	})
+}

@@ -200,6 +200,26 @@ func TestAnotherProcessCanUnlockItByItsValue(t *testing.T) {
 	})
 }
 
+// TestAMutexExtendsByItsOwnExpiry: in redsync that is the only way to change an expiry.
+func TestAMutexExtendsByItsOwnExpiry(t *testing.T) {
+	each(t, func(t *testing.T, l *library) {
+		first := l.mutex(t.Name(), settings{expiry: 10 * time.Second})
+		require.NoError(t, first.Lock())
+		longer := l.mutex(t.Name(), settings{expiry: time.Minute, value: first.Value()})
+		extended := time.Now()
+		succeeds(t)(longer.Extend())
+		assert.WithinRange(t, longer.Until(), extended.Add(50*time.Second), time.Now().Add(time.Minute))
+		n := 0
+		for i := range l.servers {
+			if l.do(t, i, "PTTL", first.Name()).(int64) > 50_000 {
+				n++
+			}
+		}
+		assert.GreaterOrEqual(t, n, 3)
+		succeeds(t)(longer.Unlock())
+	})
+}
+
 // TestBothExcludeEachOther on the same servers: the programs of a fleet can change one by one.
 func TestBothExcludeEachOther(t *testing.T) {
 	t.Parallel()

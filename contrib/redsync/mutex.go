@@ -184,12 +184,16 @@ func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) {
 // Extend is ExtendContext with a context that never ends.
 func (m *Mutex) Extend() (bool, error) { return m.ExtendContext(context.Background()) }
 
-// ExtendContext lets the lock last for its expiry from now on, if a quorum still holds it.
+// ExtendContext lets the lock last for the expiry of m from now on, if a quorum still holds it. It
+// never shortens: a lock that another Mutex has extended for longer, by the same value, keeps that
+// expiry.
 //
 // Errors: ErrExtendFailed if the lock is lost or released; redlock.ErrNoQuorum or that of ctx if too
 // few nodes answered: the lock is held until Until, and extending it again makes sense.
 func (m *Mutex) ExtendContext(ctx context.Context) (bool, error) {
-	return m.change(ctx, ErrExtendFailed, (*redlock.Lock).Extend, func(ctx context.Context, value string) error {
+	return m.change(ctx, ErrExtendFailed, func(lock *redlock.Lock, ctx context.Context) error {
+		return lock.ExtendFor(ctx, m.expiry)
+	}, func(ctx context.Context, value string) error {
 		lock, err := m.locker.Adopt(ctx, m.name, value, m.options()...)
 		if err == nil {
 			m.keep(lock) // it was taken elsewhere, and is this mutex's from now on

@@ -234,6 +234,29 @@ func TestAMutexOfTheSameProcessGoesOnByTheValue(t *testing.T) {
 	})
 }
 
+// TestALongerExpiryIsKept: a mutex of the value extends the lock by an expiry of its own, with the memory guard, and
+// no Extend shortens what is left.
+func TestALongerExpiryIsKept(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		rs, l := open(t, w)
+		m := rs.NewMutex(name, redsync.WithExpiry(time.Second))
+		require.NoError(t, m.Lock())
+		called := time.Now()
+		by := redsync.New(l).NewMutex(name, redsync.WithExpiry(time.Minute), redsync.WithValue(m.Value()))
+		succeeds(t)(by.Extend())
+		assert.Equal(t, called.Add(time.Minute-redlock.Drift(time.Minute)), by.Until())
+		succeeds(t)(m.Extend())
+		assert.GreaterOrEqual(t, m.Until(), by.Until())
+
+		other, _ := open(t, w)
+		time.Sleep(50 * time.Second)
+		var taken *redsync.ErrTaken
+		require.ErrorAs(t, other.NewMutex(name).TryLock(), &taken)
+		fails(t)(rs.NewMutex(name, redsync.WithExpiry(9000*time.Hour), redsync.WithValue(m.Value())).Extend())
+		succeeds(t)(m.Unlock())
+	})
+}
+
 // TestWhatCannotBeFollowedIsRefused, and not ignored.
 func TestWhatCannotBeFollowedIsRefused(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {

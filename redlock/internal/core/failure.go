@@ -39,8 +39,7 @@ type Failure struct {
 	Outage    time.Duration // how long no quorum has answered
 	Took      time.Duration // since the nodes were asked
 	Owner     string        // the label of the holder, if it has one
-
-	isEarly bool // it was lost only because nodes had to record the TTL first; they grant the next one
+	IsEarly   bool          // nodes had to record the TTL first; they grant the next ballot
 }
 
 // During returns the failure with how long the outage has lasted.
@@ -82,6 +81,8 @@ func (b *Ballot) failure(kind Kind, now clock.Instant) *Failure {
 	if now >= b.timeout() {
 		f.Silent = b.open()
 	}
+	early := b.early()
+	f.IsEarly = early > 0 && f.Votes+early+b.parked.Size() >= b.tally.Quorum()
 	return f
 }
 
@@ -91,7 +92,7 @@ func (b *Ballot) explain(now clock.Instant) *Failure {
 	if t.Verdict() == quorum.Pending {
 		t.Faults += t.Pending() // the others did not answer in time
 	}
-	early, forgetful, behind := b.early(), b.parked.Size(), false
+	forgetful, behind := b.parked.Size(), false
 	for _, a := range b.answers {
 		if q := a.quarantine(); q != nil {
 			forgetful++
@@ -107,7 +108,6 @@ func (b *Ballot) explain(now clock.Instant) *Failure {
 	default:
 		f.Kind = InQuarantine
 	}
-	f.isEarly = early > 0 && b.tally.Granted+early+b.parked.Size() >= t.Quorum()
 	f.Remaining = f.freeIn(b.tally)
 	return f
 }

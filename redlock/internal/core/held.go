@@ -49,6 +49,7 @@ type trouble struct {
 	lookAt   clock.Instant // when to look at the nodes; zero: never
 	looked   clock.Instant // when that was done last
 	gap      time.Duration
+	longest  time.Duration // the longest TTL that nodes were asked for in place of the claim's; zero: none
 }
 
 // A Hold is what one caller has of a claim.
@@ -180,6 +181,9 @@ func (k *Key) endHold(h *Hold, why Reason, failed *Ballot, now clock.Instant) {
 func (k *Key) giveBack(c *Claim, maybe, others quorum.Set, now clock.Instant) *Ballot {
 	b := k.ballot(toRelease, protocol.OpRelease, c, now)
 	b.Req.MayHold = true
+	if c.trouble != nil { // for so long a node can have it that did not answer
+		b.Req.TTL = max(b.Req.TTL, c.trouble.longest)
+	}
 	k.send(b, maybe, &b.Req)
 	if others&^maybe != 0 {
 		only := b.Req
@@ -355,7 +359,7 @@ func (k *Key) tickHeld(now clock.Instant) {
 		k.joinRefused(now)
 	}
 	if c.renewal == nil && c.isRenewed() && now >= c.renewAt {
-		c.renewal = k.extend(now)
+		c.renewal = k.extend(0, now)
 	}
 	if at := k.lookAt(); at > 0 && now >= at {
 		k.look(now)
@@ -377,25 +381,44 @@ func (c *Claim) renewalFailed(now clock.Instant) {
 	c.renewAt = now.Add(max(c.Terms.TTL/16, time.Millisecond))
 }
 
-// extend asks the nodes to let the claim live for a TTL from now.
-func (k *Key) extend(now clock.Instant) *Ballot {
+// extend asks the nodes to let the claim live for its TTL from now, or for ttl if that is longer.
+func (k *Key) extend(ttl time.Duration, now clock.Instant) *Ballot {
 	c := k.claim
 	b := k.ballot(toExtend, protocol.OpExtend, c, now)
+	c.asksFor(b, ttl)
 	b.HadKey, b.HadUntil, b.Req.Watch = c.had, c.until, k.isWatched
 	k.send(b, k.Group.everyNode(), &b.Req)
 	return b
 }
 
-// Extend extends the claim at its holder's request. Done follows for caller: its Failure is nil if that has
-// succeeded in time.
-func (k *Key) Extend(h *Hold, caller *Caller, now clock.Instant) {
+// asksFor has a ballot ask for a TTL that is longer than the claim's. The claim has it once a quorum has granted it:
+// until then it ends, and is renewed, by the TTL that it has.
+func (c *Claim) asksFor(b *Ballot, ttl time.Duration) {
+	if ttl > c.Terms.TTL {
+		b.Req.TTL = ttl
+		c.troubled().longest = max(c.trouble.longest, ttl)
+	}
+}
+
+// lasts gives the claim the TTL that a quorum has granted.
+func (c *Claim) lasts(ttl time.Duration) {
+	if ttl > c.Terms.TTL {
+		t := *c.Terms
+		t.TTL = ttl
+		c.Terms = &t
+	}
+}
+
+// Extend extends the claim at its holder's request, for its TTL or for ttl if that is longer. Done follows for
+// caller: its Failure is nil if that has succeeded in time.
+func (k *Key) Extend(h *Hold, ttl time.Duration, caller *Caller, now clock.Instant) {
 	if k.expire(now); h.Reason != Held {
 		caller.Failure = &Failure{Kind: NotHeld, At: now}
 		k.do(Effect{Kind: Done, Caller: caller})
 		k.next(now)
 		return
 	}
-	b := k.extend(now)
+	b := k.extend(ttl, now)
 	if c := h.Claim; c.renewal == nil { // another would ask for no more
 		c.renewal = b
 	}
@@ -441,6 +464,7 @@ func (k *Key) weighExtension(b *Ballot, now clock.Instant) {
 	case b.seq == c.proof:
 		c.votes |= b.granted
 	case b.seq > c.proof && until >= c.until:
+		c.lasts(b.Req.TTL)
 		c.proof, c.until, c.votes = b.seq, until, b.granted
 		c.had &= b.granted // the key of the others may expire before
 		c.renewAt = k.renewAfter(b.Start, c.Terms.TTL)

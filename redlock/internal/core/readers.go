@@ -168,13 +168,11 @@ func (k *Key) admit(now clock.Instant) {
 		case now < r.askAt:
 			return
 		default:
-			if j.Terms.TTL > c.Terms.TTL {
-				c.Terms = j.Terms
-			}
 			all := k.Group.everyNode() // also those that had refused can have it from now on
 			c.maybe, c.troubled().repaired = all, all
 			r.asked = k.ballot(toJoin, protocol.OpAcquire, c, now)
 			r.asked.Tag = j.Terms.Tag
+			c.asksFor(r.asked, j.Terms.TTL)
 			k.send(r.asked, all, &r.asked.Req)
 		}
 	}
@@ -270,7 +268,7 @@ func (k *Key) Downgrade(h *Hold, caller *Caller, now clock.Instant) {
 		c.add(h)
 		k.unwatch() // nodes keep many readers under the key, and hint at all
 	}
-	k.Extend(h, caller, now)
+	k.Extend(h, 0, caller, now)
 	k.next(now)
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"sync"
+	"time"
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/redlock/internal/core"
@@ -169,9 +170,9 @@ func (b *Bond) leave() bool {
 	return !isOver
 }
 
-// Extend has all Locks live for their TTLs from now. It returns what Release does.
-func (b *Bond) Extend(ctx context.Context) (votes int, f *core.Failure) {
-	return await(ctx, b.Locks(), (*core.Key).Extend)
+// Extend has all Locks live for their TTLs from now, or for ttl if that is longer. It returns what Release does.
+func (b *Bond) Extend(ctx context.Context, ttl time.Duration) (votes int, f *core.Failure) {
+	return await(ctx, b.Locks(), extend(ttl))
 }
 
 // Change gives the Locks other Terms. They differ in Renew and MaxHold only, and MaxHold counts from now.
@@ -195,7 +196,7 @@ func Kept(t *core.Terms) *core.Terms {
 // Settle has Locks that were Kept begin to live by the Terms of the caller. That one has ended is no failure here: the
 // Owner of the Bond knows.
 func (b *Bond) Settle(ctx context.Context, t *core.Terms) *core.Failure {
-	if _, f := b.Extend(ctx); f != nil && f.Kind != core.NotHeld {
+	if _, f := b.Extend(ctx, 0); f != nil && f.Kind != core.NotHeld {
 		return f
 	}
 	b.Change(t)

@@ -357,9 +357,13 @@ func (l Lock) Release(ctx context.Context) (votes int, f *core.Failure) {
 // Drop releases the hold, and does not wait for that.
 func (l Lock) Drop() { l.call((*core.Key).Release) }
 
-// Extend has the claim live for its TTL from now.
-func (l Lock) Extend(ctx context.Context) (votes int, f *core.Failure) {
-	return l.call((*core.Key).Extend).outcome(ctx)
+// Extend has the claim live for its TTL from now, or for ttl if that is longer.
+func (l Lock) Extend(ctx context.Context, ttl time.Duration) (votes int, f *core.Failure) {
+	return l.call(extend(ttl)).outcome(ctx)
+}
+
+func extend(ttl time.Duration) func(*core.Key, *core.Hold, *core.Caller, clock.Instant) {
+	return func(k *core.Key, h *core.Hold, c *core.Caller, now clock.Instant) { k.Extend(h, ttl, c, now) }
 }
 
 // Downgrade makes a writer's hold that of a reader, and has the claim live for its TTL from now.

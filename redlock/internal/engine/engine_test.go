@@ -90,11 +90,11 @@ func TestALockThatIsReleasedTwiceDisturbsNoOther(t *testing.T) {
 	for range 3 {
 		_, f := old.Release(t.Context())
 		require.Equal(t, core.NotHeld, f.Kind)
-		_, f = old.Extend(t.Context())
+		_, f = old.Extend(t.Context(), 0)
 		require.Equal(t, core.NotHeld, f.Kind)
 	}
 	assert.Equal(t, 1, h.Entries())
-	_, f := lock.Extend(t.Context())
+	_, f := lock.Extend(t.Context(), 0)
 	assert.Nil(t, f)
 	lock.Release(t.Context())
 }

@@ -63,7 +63,7 @@ func TestAServerHasOneVote(t *testing.T) {
 		lock, f, err := e.Acquire(t.Context(), "job", &terms)
 		require.NoError(t, err)
 		require.Nil(t, f)
-		_, f = lock.Extend(t.Context())
+		_, f = lock.Extend(t.Context(), 0)
 		require.Nil(t, f)
 		_, f = lock.Release(t.Context())
 		require.Nil(t, f)

@@ -418,7 +418,7 @@ func (s *search) makeCaller(m move) {
 	case extends:
 		s.budget.Extends--
 		c.asks = &core.Caller{Shell: c}
-		p.key.Extend(c.hold, c.asks, now)
+		p.key.Extend(c.hold, 0, c.asks, now)
 		s.carry(p)
 	case lowers:
 		s.budget.Lowers--

@@ -293,7 +293,7 @@ func (u *run) act(c *caller) {
 	c.asks = ask
 	from := phaseOf(p.key)
 	if u.dice.chance(4) {
-		p.key.Extend(c.hold, ask, p.local(u.now))
+		p.key.Extend(c.hold, u.lasts, ask, p.local(u.now)) // for the longest TTL of all
 		u.saw(onRelease, p, from)
 		u.carry(p)
 		return

@@ -333,7 +333,7 @@ func TestAPermitThatIsLostMeanwhileIsTakenAnew(t *testing.T) {
 		case p := <-got:
 			assert.NotZero(t, p.Deadline())
 			assert.ElementsMatch(t, []int{0, 1}, p.Slots)
-			votes, f := p.Extend(t.Context())
+			votes, f := p.Extend(t.Context(), 0)
 			assert.Nil(t, f)
 			assert.GreaterOrEqual(t, votes, 3)
 		case <-time.After(5 * time.Second):
