@@ -1,5 +1,6 @@
 // Package election keeps one of several processes at work, the leader, and others ready to take over.
 //
+//	defer locker.Close()
 //	office := election.New(locker, "billing")
 //	err := office.Run(ctx, "web-3 pid 812", func(ctx context.Context, term election.Term) error {
 //		return bill(ctx, term.Token()) // stops when ctx ends; the resource rejects lower tokens
@@ -29,7 +30,8 @@
 // A callback that is paused, or does not look at its context, works on beside the next leader. Only
 // the resource can refuse it then, by Term.Token: a later term has a greater token.
 //
-// If a leader resigns or is told to stop, the next one follows at once. If it vanishes, the next one
+// If a leader resigns or is told to stop, the next one follows at once. A process that exits before
+// Run has returned, or without Locker.Close, can leave the lock to its TTL. If it vanishes, the next one
 // follows when the lock has expired, after the Locker's TTL at most and a round trip. So a short TTL
 // means a short gap, but a leader then survives only short pauses and outages.
 package election

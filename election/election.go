@@ -48,6 +48,9 @@ func (t Term) Remaining() time.Duration { return t.lock.Remaining() }
 // an error while it still leads, Run releases the lock and returns the error. After its context has
 // ended its result is ignored.
 //
+// When Run returns, a quorum of servers has confirmed the release, or the node timeout is over.
+// Close the Locker before the process exits, because requests to the other servers are lost with it.
+//
 // Run returns nil if ctx has ended, lead's error, or an error that waiting cannot help:
 // redlock.ErrClosed, a wrong name, ID or option, or redlock.QuorumError.Permanent. It waits through
 // outages, with pauses that grow to two seconds.
@@ -84,9 +87,10 @@ func (e *Election) Run(ctx context.Context, id string, lead func(ctx context.Con
 
 // term is one term of office. Its error ends the campaign.
 func term(ctx context.Context, lock *redlock.Lock, lead func(context.Context, Term) error) error {
-	// The next leader begins at once after the release, so it comes when lead has returned. ctx
-	// bounds only how long Release waits for confirmation.
-	defer lock.Release(ctx)
+	// The next leader begins at once after the release, so it comes when lead has returned. ctx has
+	// often ended by then, and the process exits after Run: so Release waits for confirmation, for
+	// the node timeout at most.
+	defer lock.Release(context.WithoutCancel(ctx))
 	work, cancel := lock.Bind(ctx)
 	defer cancel()
 	err := lead(work, Term{lock})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/redquorum/redquorum/election"
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/internal/simtest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -98,6 +99,26 @@ func TestALeaderThatIsStoppedIsFollowedAtOnce(t *testing.T) {
 		assert.LessOrEqual(t, time.Since(began), 300*time.Millisecond)
 		require.ErrorIs(t, <-second.err, tired, "an error ends the campaign")
 		third.leave(t)
+	})
+}
+
+// TestTheOfficeIsFreeWhenRunReturns: the process may exit then.
+func TestTheOfficeIsFreeWhenRunReturns(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		first := campaign(t, w, "first")
+		<-first.begun
+		time.Sleep(time.Second)
+		first.leave(t)
+		assert.LessOrEqual(t, simtest.Holding(w, "office"), 2)
+
+		first = campaign(t, w, "first")
+		<-first.begun
+		for _, s := range w.Servers() {
+			s.Hang()
+		}
+		began := time.Now()
+		first.leave(t)
+		assert.LessOrEqual(t, time.Since(began), time.Second, "it does not wait long for servers that hang")
 	})
 }
 

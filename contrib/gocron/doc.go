@@ -39,6 +39,12 @@
 // ticks for one. A tick of 24 hours leaves the job out on the day on which summer time begins, which
 // has 23 hours.
 //
+// # The end of a process
+//
+// After Shutdown of the scheduler, wait for Run of the Elector, and then call Close of the
+// redlock.Locker. Otherwise the process can exit before its last releases are sent, and their locks
+// stay for a TTL.
+//
 // # Names
 //
 // The name of a job is the name of its lock, so each job needs gocron.WithName, and another name

@@ -50,7 +50,8 @@ func NewElector(office *election.Election, id string) (*Elector, error) {
 // Run campaigns, and leads whenever it can, until ctx ends: one Run at a time. A term that ends,
 // with ctx or because the lock is lost, ends the contexts of its jobs (Task). Run releases the lock,
 // or campaigns again, when these have returned, so a machine that shuts down is followed when its
-// jobs are at rest. It knows nothing of jobs that are no Task.
+// jobs are at rest. It knows nothing of jobs that are no Task. Close the redlock.Locker after Run,
+// before the process exits.
 //
 // Run returns nil if ctx has ended, and otherwise an error that no patience helps against:
 // redlock.ErrClosed, or what is wrong with the office's name, the ID or an option. No job runs here
