@@ -28,9 +28,9 @@
 // Its context has the values that it came with, and ends when it did, and also when the lock ends:
 // context.Cause is then one that matches redlock.ErrLost, or redlock.ErrClosed if the Locker was
 // closed. What the handler does to the outside must stop then, and what cannot be undone should be
-// fenced (redlock.Fenced, FromContext, package fence). If it returns no error although the lock was
-// lost, the client gets Aborted: the work may have run beside another's. A status in an error of the
-// handler stays.
+// fenced (redlock.Fenced, FromContext, package fence). If the lock was lost and the handler returns no
+// error, its context's error or the cause of that, the client gets Aborted, or Unavailable if the
+// Locker was closed: the work may have run beside another's. Other errors of the handler stay.
 //
 // The lock is released when the handler returns, panics or calls runtime.Goexit, and before the
 // client has the answer. A client that goes away does not keep it from being released.

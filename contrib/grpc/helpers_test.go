@@ -37,7 +37,15 @@ type call func(ctx context.Context, handler func(ctx context.Context) error) err
 // serve returns the interceptors of a new machine, by the kind of the call.
 func serve(t *testing.T, w *sim.World, key redlockgrpc.Key, opts ...redlockgrpc.Option) map[string]call {
 	t.Helper()
-	i, err := redlockgrpc.New(simtest.Locker(t, w.NewClient(1), redlock.TTL(ttl)), key, opts...)
+	calls, _ := serveBy(t, w, key, opts...)
+	return calls
+}
+
+// serveBy is serve, and returns the Locker as well.
+func serveBy(t *testing.T, w *sim.World, key redlockgrpc.Key, opts ...redlockgrpc.Option) (map[string]call, *redlock.Locker) {
+	t.Helper()
+	l := simtest.Locker(t, w.NewClient(1), redlock.TTL(ttl))
+	i, err := redlockgrpc.New(l, key, opts...)
 	require.NoError(t, err)
 	return map[string]call{
 		"unary": func(ctx context.Context, handler func(context.Context) error) error {
@@ -55,7 +63,7 @@ func serve(t *testing.T, w *sim.World, key redlockgrpc.Key, opts ...redlockgrpc.
 				return handler(s.Context())
 			})
 		},
-	}
+	}, l
 }
 
 type stream struct {

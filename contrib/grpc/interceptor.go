@@ -163,11 +163,25 @@ func hold(ctx context.Context, lock *redlock.Lock, handler func(context.Context)
 	defer func() {
 		cancel() // first: goroutines that the handler has left behind hold nothing from here on
 		ended := lock.Release(context.WithoutCancel(ctx))
-		if err == nil && (errors.Is(ended, redlock.ErrLost) || errors.Is(ended, redlock.ErrClosed)) {
+		switch {
+		case !isOfEnd(ctx, err):
+		case errors.Is(ended, redlock.ErrClosed):
+			err = status.Error(codes.Unavailable, "The service was stopped while the call ran. It may have run beside another.")
+		case errors.Is(ended, redlock.ErrLost):
 			err = status.Error(codes.Aborted, "The lock was lost while the call ran. It may have run beside another.")
 		}
 	}()
 	return handler(inner)
+}
+
+// isOfEnd reports whether the result of a handler whose lock has ended is no more than that end: it did not notice, or
+// it returned the error of its context, or the status of a call that was cancelled with it. ctx is the call's own.
+func isOfEnd(ctx context.Context, err error) bool {
+	switch {
+	case err == nil, errors.Is(err, redlock.ErrLost), errors.Is(err, redlock.ErrClosed):
+		return true
+	}
+	return ctx.Err() == nil && (errors.Is(err, context.Canceled) || status.Code(err) == codes.Canceled)
 }
 
 // keyError is the answer to a call that names no lock.

@@ -3,6 +3,7 @@ package redlockgrpc_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"testing"
 	"time"
@@ -73,6 +74,36 @@ func TestALossEndsTheHandler(t *testing.T) {
 		is(t, serve(t.Context(), lose(nil)), codes.Aborted)
 		require.ErrorIs(t, cause, redlock.ErrLost)
 		is(t, serve(t.Context(), lose(status.Error(codes.NotFound, "no such order"))), codes.NotFound)
+	})
+}
+
+// TestAHandlerThatStopsForTheLossIsAborted, whichever error it returns, and the client sees nothing of that.
+func TestAHandlerThatStopsForTheLossIsAborted(t *testing.T) {
+	each(t, func(t *testing.T, w *sim.World, kind string) {
+		for _, result := range []func(context.Context) error{
+			context.Context.Err,
+			context.Cause,
+			func(ctx context.Context) error { return fmt.Errorf("pay: %w", ctx.Err()) },
+			func(ctx context.Context) error { return status.FromContextError(ctx.Err()).Err() }, // of a call of its own
+		} {
+			calls, l := serveBy(t, w, byName)
+			end := map[codes.Code]func(){
+				codes.Aborted: func() {
+					for _, s := range w.Servers() {
+						s.Del(name)
+					}
+				},
+				codes.Unavailable: func() { l.Close() },
+			}
+			for _, want := range []codes.Code{codes.Aborted, codes.Unavailable} {
+				err := calls[kind](t.Context(), func(ctx context.Context) error {
+					go end[want]()
+					<-ctx.Done()
+					return result(ctx)
+				})
+				assert.NotContains(t, is(t, err, want).Message(), "lock lost:")
+			}
+		}
 	})
 }
 
