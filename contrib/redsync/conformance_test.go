@@ -1,6 +1,7 @@
 package redsync_test
 
 import (
+	"context"
 	"errors"
 	"reflect"
 	"strings"
@@ -218,6 +219,95 @@ func TestAMutexExtendsByItsOwnExpiry(t *testing.T) {
 		assert.GreaterOrEqual(t, n, 3)
 		succeeds(t)(longer.Unlock())
 	})
+}
+
+// matches returns the errors of a library that err matches, by errors.Is and errors.As.
+func matches(err error, sentinels [3]error, taken, nodeTaken, fault any) (all []string) {
+	for i, name := range []string{"ErrFailed", "ErrExtendFailed", "ErrLockAlreadyExpired"} {
+		if errors.Is(err, sentinels[i]) {
+			all = append(all, name)
+		}
+	}
+	for i, target := range []any{taken, nodeTaken, fault} {
+		if errors.As(err, target) {
+			all = append(all, []string{"*ErrTaken", "*ErrNodeTaken", "*RedisError"}[i])
+		}
+	}
+	return all
+}
+
+func theirMatches(err error) []string {
+	var taken *upstream.ErrTaken
+	var node *upstream.ErrNodeTaken
+	var fault *upstream.RedisError
+	return matches(err, [3]error{upstream.ErrFailed, upstream.ErrExtendFailed, upstream.ErrLockAlreadyExpired}, &taken, &node, &fault)
+}
+
+func ourMatches(err error) []string {
+	var taken *redsync.ErrTaken
+	var node *redsync.ErrNodeTaken
+	var fault *redsync.RedisError
+	return matches(err, [3]error{redsync.ErrFailed, redsync.ErrExtendFailed, redsync.ErrLockAlreadyExpired}, &taken, &node, &fault)
+}
+
+// TestErrorsMatchThoseOfRedsync, all that redsync's match.
+func TestErrorsMatchThoseOfRedsync(t *testing.T) {
+	t.Parallel()
+	theirs, ours := start(t)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	failed := func(_ bool, err error) error { return err }
+	all := func(t *testing.T, l *library, command string, m mutex, args ...any) {
+		for i := range l.servers {
+			l.do(t, i, command, append([]any{m.Name()}, args...)...)
+		}
+	}
+	for name, run := range map[string]func(t *testing.T, l *library, m mutex) error{
+		"Lock of a taken one": func(t *testing.T, l *library, m mutex) error {
+			all(t, l, "SET", m, "another")
+			return m.TryLock()
+		},
+		"Lock with an ended context": func(t *testing.T, l *library, m mutex) error {
+			all(t, l, "SET", m, "another")
+			return m.LockContext(ended)
+		},
+		"Extend of a lock that another has": func(t *testing.T, l *library, m mutex) error {
+			require.NoError(t, m.Lock())
+			all(t, l, "SET", m, "another")
+			return failed(m.Extend())
+		},
+		"Extend of a lock that is gone": func(t *testing.T, l *library, m mutex) error {
+			require.NoError(t, m.Lock())
+			all(t, l, "DEL", m)
+			return failed(m.Extend())
+		},
+		"Extend of one that is not locked": func(t *testing.T, l *library, m mutex) error { return failed(m.Extend()) },
+		"Extend of one that is unlocked": func(t *testing.T, l *library, m mutex) error {
+			require.NoError(t, m.Lock())
+			succeeds(t)(m.Unlock())
+			return failed(m.Extend())
+		},
+		"Unlock of a lock that another has": func(t *testing.T, l *library, m mutex) error {
+			require.NoError(t, m.Lock())
+			all(t, l, "SET", m, "another")
+			return failed(m.Unlock())
+		},
+		"Unlock of a lock that is gone": func(t *testing.T, l *library, m mutex) error {
+			require.NoError(t, m.Lock())
+			all(t, l, "DEL", m)
+			return failed(m.Unlock())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := theirMatches(run(t, theirs, theirs.mutex(t.Name()+"/theirs", settings{})))
+			got := ourMatches(run(t, ours, ours.mutex(t.Name()+"/ours", settings{})))
+			assert.NotEmpty(t, want)
+			assert.Subset(t, got, want)
+			if name == "Unlock of a lock that is gone" {
+				assert.NotContains(t, got, "*ErrTaken")
+			}
+		})
+	}
 }
 
 // TestBothExcludeEachOther on the same servers: the programs of a fleet can change one by one.

@@ -34,6 +34,8 @@
 //   - Extend needs the lock to be held still, before its Until. WithSetNXOnExtend does not take a
 //     lock again that has expired, because another client may have had it meanwhile. Servers that
 //     have lost the key are given it again in any case.
+//   - A Lock with a delay below 50 ms, beside a holder of its own process, asks the servers once for
+//     each try.
 //   - Until is the zero time, and Valid is false, once the lock is known to be lost or is released.
 //   - WithGenValueFunc makes Lock fail, because the library must know that no value comes twice. Use
 //     Value after Lock, and WithValue. WithDriftFactor above 0.01 makes it fail, too: redlock.Drift is

@@ -17,10 +17,11 @@ var (
 	ErrLockAlreadyExpired = errors.New("redsync: failed to unlock, lock was already expired")
 )
 
-// ErrTaken says that another holds the lock. It comes as *ErrTaken, and matches redlock.ErrHeld from
-// Lock, and redlock.ErrLost from Valid.
+// ErrTaken says that another holds the lock. From Extend and Valid, as in redsync, it says no more than
+// that this mutex does not hold it. It comes as *ErrTaken, and matches redlock.ErrHeld from Lock, and
+// redlock.ErrLost or redlock.ErrReleased from the others.
 type ErrTaken struct {
-	Nodes []int // those that refused, in the order of the Locker's nodes
+	Nodes []int // those that do not have this mutex's lock, in the order of the Locker's nodes
 
 	err error
 }
@@ -89,9 +90,7 @@ func (m *Mutex) failure(err, as error) error {
 	taken, nodes := m.nodes.errors(vote)
 	if as == nil && errors.Is(vote.Err, redlock.ErrHeld) {
 		if vote.Causes == nil { // by another caller of this process: no node was asked, and all have the lock
-			for i := range m.nodes {
-				taken = append(taken, i)
-			}
+			taken = m.nodes.all()
 		}
 		return &ErrTaken{Nodes: taken, err: err}
 	}
@@ -100,6 +99,14 @@ func (m *Mutex) failure(err, as error) error {
 
 // A nodeList has the names of a Locker's nodes, in its order.
 type nodeList []string
+
+// all returns the numbers of all nodes.
+func (l nodeList) all() (all []int) {
+	for i := range l {
+		all = append(all, i)
+	}
+	return all
+}
 
 // errors returns the nodes that refused, and the error of each that refused or failed.
 func (l nodeList) errors(vote *redlock.QuorumError) (taken []int, all []error) {

@@ -1,6 +1,7 @@
 package redsync_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -27,6 +28,7 @@ type mutex interface {
 	Until() time.Time
 	TryLock() error
 	Lock() error
+	LockContext(ctx context.Context) error
 	Unlock() (bool, error)
 	Extend() (bool, error)
 	Valid() (bool, error)

@@ -109,12 +109,12 @@ func (m *Mutex) lockContext(ctx context.Context, tries int) error {
 	for i := range tries {
 		var lock *redlock.Lock
 		if i > 0 {
-			lock = m.rest(ctx, m.delayFunc(i), err)
-		}
-		if lock == nil {
-			lock, err = m.locker.TryAcquire(ctx, m.name, m.options()...)
+			lock, err = m.rest(ctx, m.delayFunc(i), err)
 		}
 		var vote *redlock.QuorumError
+		if lock == nil && (i == 0 || errors.As(err, &vote)) {
+			lock, err = m.locker.TryAcquire(ctx, m.name, m.options()...)
+		}
 		switch {
 		case lock != nil:
 			m.keep(lock)
@@ -152,18 +152,24 @@ func (m *Mutex) options() []redlock.Option {
 	}
 }
 
-// rest waits for d, and returns the lock if it is free before. It does so for a lock that was held;
-// an outage is waited out.
-func (m *Mutex) rest(ctx context.Context, d time.Duration, last error) *redlock.Lock {
+// rest waits for d after a try that ended with last, and returns the lock if a lock that was held is free before. An
+// outage is waited out. An error other than a QuorumError ends the tries.
+func (m *Mutex) rest(ctx context.Context, d time.Duration, last error) (*redlock.Lock, error) {
 	waiting, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	if d >= minRetryDelay && errors.Is(last, redlock.ErrHeld) { // shorter waits end in the middle of votes
-		if lock, err := m.locker.Acquire(waiting, m.name, m.options()...); err == nil {
-			return lock
+	var vote *redlock.QuorumError
+	isHeld := errors.As(last, &vote) && errors.Is(vote.Err, redlock.ErrHeld)
+	switch {
+	case isHeld && vote.Causes == nil && d < minRetryDelay: // held by this process: the try has cost no round trip, as one of redsync does
+		_, _ = m.locker.Inspect(ctx, m.name)
+	case isHeld && d >= minRetryDelay: // shorter waits end in the middle of votes
+		lock, err := m.locker.Acquire(waiting, m.name, m.options()...)
+		if err == nil || !errors.As(err, &vote) {
+			return lock, err
 		}
 	}
 	<-waiting.Done()
-	return nil
+	return nil, last
 }
 
 // Unlock is UnlockContext with a context that never ends.
@@ -173,7 +179,7 @@ func (m *Mutex) Unlock() (bool, error) { return m.UnlockContext(context.Backgrou
 // It returns true if a quorum has confirmed that.
 //
 // Errors: ErrLockAlreadyExpired if the lock was lost or released before, so that work may have run
-// unprotected; redlock.ErrNoQuorum or that of ctx if too few nodes have confirmed. The release goes
+// unprotected, and *ErrTaken as well if another has the lock by now; redlock.ErrNoQuorum or that of ctx if too few nodes have confirmed. The release goes
 // on in the background then.
 func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) {
 	return m.change(ctx, ErrLockAlreadyExpired, (*redlock.Lock).Release, func(ctx context.Context, value string) error {
@@ -188,7 +194,7 @@ func (m *Mutex) Extend() (bool, error) { return m.ExtendContext(context.Backgrou
 // never shortens: a lock that another Mutex has extended for longer, by the same value, keeps that
 // expiry.
 //
-// Errors: ErrExtendFailed if the lock is lost or released; redlock.ErrNoQuorum or that of ctx if too
+// Errors: ErrExtendFailed and *ErrTaken if the lock is lost or released; redlock.ErrNoQuorum or that of ctx if too
 // few nodes answered: the lock is held until Until, and extending it again makes sense.
 func (m *Mutex) ExtendContext(ctx context.Context) (bool, error) {
 	return m.change(ctx, ErrExtendFailed, func(lock *redlock.Lock, ctx context.Context) error {
@@ -217,10 +223,41 @@ func (m *Mutex) change(ctx context.Context, over error,
 	switch {
 	case err == nil:
 		return true, nil
-	case errors.Is(err, redlock.ErrLost), errors.Is(err, redlock.ErrReleased), errors.Is(err, redlock.ErrClosed):
+	case errors.Is(err, redlock.ErrClosed):
 		return false, m.failure(err, over)
+	case errors.Is(err, redlock.ErrLost), errors.Is(err, redlock.ErrReleased):
+		return false, m.ended(ctx, err, over)
 	}
 	return false, m.failure(err, nil)
+}
+
+// ended returns the error for a lock that has ended, in the words of redsync. Its Extend tells a lock that is gone from
+// one that another has no more than this does; its Unlock does.
+func (m *Mutex) ended(ctx context.Context, err, over error) error {
+	var vote *redlock.QuorumError
+	gone := &ErrTaken{err: err}
+	if over == ErrExtendFailed {
+		if errors.As(err, &vote) {
+			gone.Nodes, _ = m.nodes.errors(vote)
+		}
+		if gone.Nodes == nil { // it was known to be lost before: no node has it
+			gone.Nodes = m.nodes.all()
+		}
+	} else if seen, _ := m.locker.Inspect(ctx, m.name); seen != nil {
+		for i, state := range seen.Nodes {
+			if state.Err == nil && state.Value != "" && state.Value != m.Value() {
+				gone.Nodes = append(gone.Nodes, i)
+			}
+		}
+		if len(gone.Nodes) <= len(seen.Nodes)/2 {
+			gone = nil
+		}
+	}
+	f := m.failure(err, over).(*failure)
+	if gone != nil {
+		f.nodes = append([]error{gone}, f.nodes...)
+	}
+	return f
 }
 
 // Valid is ValidContext with a context that never ends.

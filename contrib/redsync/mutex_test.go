@@ -60,6 +60,31 @@ func TestLockWaitsNoLongerThanItsTriesAndDelays(t *testing.T) {
 	})
 }
 
+// TestATryTakesAsLongAsAVote, beside a holder of this process too: otherwise all tries are spent before it unlocks.
+func TestATryTakesAsLongAsAVote(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		rs, l := open(t, w)
+		held := simtest.Take(t, l, name)
+		time.AfterFunc(10*rtt, func() { held.Release(t.Context()) })
+		m := rs.NewMutex(name, redsync.WithRetryDelay(0))
+		require.NoError(t, m.Lock())
+		succeeds(t)(m.Unlock())
+	})
+}
+
+// TestTheEndOfTheLockerEndsTheDelay between two tries.
+func TestTheEndOfTheLockerEndsTheDelay(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		rs, l := open(t, w)
+		simtest.Take(t, l, name)
+		time.AfterFunc(time.Second, func() { l.Close() })
+		took := simtest.Took(func() {
+			require.ErrorIs(t, rs.NewMutex(name, redsync.WithRetryDelay(5*time.Second)).Lock(), redlock.ErrClosed)
+		})
+		assert.Equal(t, time.Second, took)
+	})
+}
+
 // TestOutagesAreTriedAgain, as often as contention, and told apart from it.
 func TestOutagesAreTriedAgain(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
