@@ -31,7 +31,9 @@
 // A tick is the multiple of the Locker's interval that is nearest by the machine's clock. So the
 // interval is at most the job's own, and the machines begin a job at a multiple of it, by a crontab
 // or gocron.WithStartAt. A job that comes twice within a tick runs once, also by Job.RunNow. A
-// failed job is not run again in its tick. For jobs of other intervals give each a Locker of its own
+// failed job is not run again in its tick. A start in the second half of a tick is refused with
+// once.ErrLate: it would spend the next tick. So limit concurrent jobs by gocron.LimitModeReschedule,
+// and not by LimitModeWait, which starts a job when another has ended. For jobs of other intervals give each a Locker of its own
 // by gocron.WithDistributedJobLocker.
 //
 // For a job that goes by the time of day, give an hour if it starts on the hour of UTC, and half an

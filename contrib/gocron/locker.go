@@ -57,6 +57,23 @@ func NewLocker(locker *redlock.Locker, every time.Duration, opts ...redlock.Opti
 // same moment, and a hiccup of the servers would cost the tick.
 const tries = 5
 
+// mostEarly is how long before its tick a start may come. gocron starts a job at its time or later, so only a clock that
+// was set back makes a start early.
+const mostEarly = time.Minute
+
+// A lateError says that a start comes in the second half of a tick.
+type lateError struct {
+	before time.Duration
+	tick   time.Time
+}
+
+func (e lateError) Error() string {
+	return fmt.Sprintf("it is started %v before the tick of %s, so it is late for the one before: gocron.LimitModeReschedule leaves out starts that have to wait", e.before, e.tick.Format(time.RFC3339))
+}
+
+// Is makes it match once.ErrLate.
+func (e lateError) Is(target error) bool { return target == once.ErrLate }
+
 // taskName is what gocron names a job that Task returned, unless it is given a name.
 var taskName = runtime.FuncForPC(reflect.ValueOf((&task{}).run).Pointer()).Name()
 
@@ -64,15 +81,19 @@ var taskName = runtime.FuncForPC(reflect.ValueOf((&task{}).run).Pointer()).Name(
 // name for the tick that it is by this machine's clock. The caller must Unlock.
 //
 // Errors: redlock.ErrHeld if another machine is at it, or a former run of this process has not
-// ended; redlock.ErrMarked if the tick has been run, or has begun to; once.ErrLate, redlock.ErrNoQuorum,
-// redlock.ErrClosed or that of ctx if it is not known who may run it, and then it may be that no
-// machine does.
+// ended; redlock.ErrMarked if the tick has been run, or has begun to; once.ErrLate if the start is
+// more than a minute, or a quarter of a tick, before the nearest tick, because it is then a late one
+// of the tick before; once.ErrLate, redlock.ErrNoQuorum, redlock.ErrClosed or that of ctx if it is not
+// known who may run the tick, and then it may be that no machine does.
 func (l *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 	if name == taskName {
 		return nil, fmt.Errorf("redlockgocron: the job has the name of its function, %s, as others have; give it one by gocron.WithName", name)
 	}
 	began := time.Now()
 	r := &run{owner: l, name: name, ctx: ctx, began: began, tick: l.ticks.Tick(began)}
+	if early := r.tick.Sub(began); early > min(mostEarly, l.ticks.Every/4) {
+		return nil, fmt.Errorf("redlockgocron: job %q: %w", name, lateError{early.Round(time.Second), r.tick})
+	}
 	if !l.enter(r) {
 		return nil, fmt.Errorf("redlockgocron: job %q: a former run of this process has not ended: %w", name, redlock.ErrHeld)
 	}

@@ -144,6 +144,35 @@ func TestATickIsOfTheCall(t *testing.T) {
 	})
 }
 
+// TestAQueuedStartDoesNotSpendTheNextTick: gocron can start a job long after its time, when another job has ended.
+func TestAQueuedStartDoesNotSpendTheNextTick(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		m := newMachine(t, w)
+		l, err := redlockgocron.NewLocker(m.locker, every)
+		require.NoError(t, err)
+		m.scheduler, err = gocron.NewScheduler(gocron.WithLocation(time.UTC), gocron.WithDistributedLocker(l),
+			gocron.WithLimitConcurrentJobs(1, gocron.LimitModeWait))
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, m.scheduler.Shutdown()) })
+		m.scheduler.Start()
+		ran := make(chan time.Time, 100)
+		m.add(t, 0, l.Task(func(_ context.Context, tick time.Time) error {
+			assert.WithinDuration(t, time.Now(), tick, every/4)
+			ran <- tick
+			return nil
+		}))
+		second := time.Now().Add(every / 2).Round(every).Add(every)
+		_, err = m.scheduler.NewJob(gocron.OneTimeJob(gocron.OneTimeJobStartDateTime(second.Add(-time.Minute))),
+			gocron.NewTask(func() { time.Sleep(4*time.Minute + 30*time.Second) }), gocron.WithName("backup"))
+		require.NoError(t, err)
+		time.Sleep(time.Until(second.Add(every + time.Minute)))
+		require.ErrorIs(t, next(t, m.skipped), once.ErrLate)
+		require.Len(t, ran, 2)
+		assert.Equal(t, second.Add(-every), (<-ran).In(second.Location()))
+		assert.Equal(t, second.Add(every), (<-ran).In(second.Location()))
+	})
+}
+
 // TestARunThatGoesOnWithoutItsLockKeepsTheNextOut, within its process: gocron would let both run.
 func TestARunThatGoesOnWithoutItsLockKeepsTheNextOut(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
