@@ -9,4 +9,7 @@
 // Never give the middleware of httplock to Fiber's adaptor.HTTPMiddleware. The adaptor runs the
 // handler when the middleware has returned, and so when the lock has been released: the requests are
 // answered as if they were protected, and run side by side. A test here shows it.
+//
+// http.TimeoutHandler and echo's Timeout go outside of httplock: inside, they have the lock released
+// while the handler works on. A test shows that, too.
 package web

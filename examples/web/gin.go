@@ -12,12 +12,12 @@ func Gin(middleware func(http.Handler) http.Handler) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		runs := false
 		received := c.Request
+		defer func() { c.Request = received }() // also for what answers a panic: it has no lock
 		middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			runs = true
 			c.Request = r
 			c.Next()
 		})).ServeHTTP(c.Writer, received)
-		c.Request = received // what runs behind has no lock
 		if !runs {
 			c.Abort()
 		}

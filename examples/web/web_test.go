@@ -177,6 +177,69 @@ func TestFibersAdaptorProtectsNothing(t *testing.T) {
 	assert.True(t, free)
 }
 
+// TestATimeoutGoesOutside: a handler of time-outs answers while its own handler runs on, so inside httplock it
+// lets the lock be released meanwhile.
+func TestATimeoutGoesOutside(t *testing.T) {
+	t.Parallel()
+	timeout := func(h http.Handler) http.Handler { return http.TimeoutHandler(h, 10*time.Second, "") }
+	inEcho := func(pay http.HandlerFunc, all ...func(http.Handler) http.Handler) site {
+		e := echo.New()
+		var wrapped []echo.MiddlewareFunc
+		for _, m := range all {
+			wrapped = append(wrapped, echo.WrapMiddleware(m))
+		}
+		e.POST("/orders/:id/pay", echo.WrapHandler(pay), wrapped...)
+		return serve(e)
+	}
+	for name, of := range map[string]struct {
+		make   func(serialise func(http.Handler) http.Handler, pay http.HandlerFunc) site
+		isHeld bool
+	}{
+		"net/http, inside": {func(serialise func(http.Handler) http.Handler, pay http.HandlerFunc) site {
+			return serve(serialise(timeout(pay)))
+		}, false},
+		"net/http, outside": {func(serialise func(http.Handler) http.Handler, pay http.HandlerFunc) site {
+			return serve(http.TimeoutHandler(serialise(http.HandlerFunc(pay)), 10*time.Second, ""))
+		}, true},
+		"echo, inside": {func(serialise func(http.Handler) http.Handler, pay http.HandlerFunc) site {
+			return inEcho(pay, serialise, timeout)
+		}, false},
+		"echo, outside": {func(serialise func(http.Handler) http.Handler, pay http.HandlerFunc) site {
+			return inEcho(pay, timeout, serialise)
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			first, second := start(t)
+			ctx, end := context.WithCancel(t.Context())
+			work, ended := make(chan struct{}), make(chan struct{})
+			answer := of.make(serialise(t, first, order), func(http.ResponseWriter, *http.Request) {
+				defer close(ended)
+				end() // for a handler of time-outs that is as the end of its time
+				<-work
+			})(t, request(t).WithContext(ctx))
+			assert.Equal(t, http.StatusServiceUnavailable, answer.StatusCode)
+			_, err := second.TryAcquire(t.Context(), "order:7")
+			assert.Equal(t, of.isHeld, errors.Is(err, redlock.ErrHeld), "%v", err)
+			close(work)
+			<-ended
+		})
+	}
+}
+
+// TestAPanicLeavesTheRequestAsItWas, for a Recovery that answers it.
+func TestAPanicLeavesTheRequestAsItWas(t *testing.T) {
+	t.Parallel()
+	first, _ := start(t)
+	gin.SetMode(gin.ReleaseMode)
+	engine := gin.New()
+	after := context.Canceled
+	engine.Use(gin.CustomRecoveryWithWriter(nil, func(c *gin.Context, _ any) { after = c.Request.Context().Err() }))
+	engine.POST("/orders/:id/pay", web.Gin(serialise(t, first, order)), func(*gin.Context) { panic("oops") })
+	serve(engine)(t, request(t))
+	assert.NoError(t, after)
+}
+
 func TestARequestOfFiberNeedsAName(t *testing.T) {
 	t.Parallel()
 	first, _ := start(t)

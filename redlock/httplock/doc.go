@@ -52,6 +52,11 @@
 // handler check FromContext and redlock.Lock.Valid. The folder examples/web has chi, echo, gin and
 // Fiber.
 //
+// A handler of time-outs, such as http.TimeoutHandler and echo's Timeout, answers while the handler
+// within it runs on. Put it outside: http.TimeoutHandler(serialise(pay), ...). Inside, the lock is
+// released with the answer, and the next request runs beside the one that works on. The same is true
+// of all else that starts the handler in a goroutine and does not wait for it.
+//
 // # The end
 //
 // The lock is released when the handler returns, panics or calls runtime.Goexit, even if the client
