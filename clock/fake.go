@@ -38,7 +38,7 @@ func (c *Fake) Now() Instant {
 }
 
 func (c *Fake) now() Instant {
-	return c.at.Add(time.Duration(float64(time.Since(c.since)) * c.rate))
+	return c.at.Add(min(duration(float64(time.Since(c.since))*c.rate), math.MaxInt64-time.Duration(c.at)))
 }
 
 // SetRate makes the clock advance by rate seconds a second from now on.
@@ -74,7 +74,15 @@ func (c *Fake) rearm() {
 // runtimeUntil converts what is left until at into the time package's
 // seconds, rounded up so that no timer fires early.
 func (c *Fake) runtimeUntil(at Instant) time.Duration {
-	return time.Duration(math.Ceil(float64(max(0, at.Sub(c.now()))) / c.rate))
+	return duration(math.Ceil(float64(max(0, at.Sub(c.now()))) / c.rate))
+}
+
+// duration returns ns nanoseconds, or the longest Duration if that is less.
+func duration(ns float64) time.Duration {
+	if ns >= math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return time.Duration(ns)
 }
 
 // AfterFunc implements Clock.

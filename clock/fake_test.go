@@ -109,3 +109,17 @@ func TestAFakeRefusesWhatNoClockDoes(t *testing.T) {
 	assert.Panics(t, func() { c.SetRate(0) })
 	assert.Panics(t, func() { c.Step(-1) })
 }
+
+// TestAFakeThatHardlyRunsFiresNoTimerForAges, which are more than a Duration has.
+func TestAFakeThatHardlyRunsFiresNoTimerForAges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := clock.NewFake(1e-7)
+		c.Step(time.Second)
+		timer := c.AfterFunc(time.Hour, func() { t.Error("it fires") })
+		time.Sleep(1000 * time.Hour)
+		timer.Reset(2 * time.Hour)
+		c.SetRate(1e-8)
+		time.Sleep(1000 * time.Hour)
+		assert.True(t, timer.Stop())
+	})
+}

@@ -10,8 +10,8 @@ import "fmt"
 //	ARGV[2], ...   fields and values, in turn, as for HSET; none: the token is announced
 //
 // It answers 0 if it has written or announced, and otherwise the highest token seen; [RedisReply] makes an error
-// of that. For a bad token, or a field fence that is no number, it returns an error reply and
-// writes nothing.
+// of that. For a bad token, or a field fence that is not digits below 2^53, it returns an error reply
+// and writes nothing.
 //
 // Any client can use it that can run a script (Redis 4 or later, or Valkey), for example redigo:
 //
@@ -32,8 +32,9 @@ const RedisSet = `local token = tonumber(ARGV[1])
 if not string.match(ARGV[1], '^[1-9]%d*$') or token >= 9007199254740992 then
 	return redis.error_reply('ERR fence: not a token: ' .. ARGV[1])
 end
-local seen = tonumber(redis.call('HGET', KEYS[1], 'fence') or '0')
-if not seen then
+local held = redis.call('HGET', KEYS[1], 'fence') or '0'
+local seen = string.match(held, '^%d+$') and tonumber(held)
+if not seen or seen >= 9007199254740992 then
 	return redis.error_reply('ERR fence: the field fence of ' .. KEYS[1] .. ' is no token')
 end
 if token < seen then

@@ -82,6 +82,22 @@ func TestRedisSetIsExactUpToTheHighestToken(t *testing.T) {
 	})
 }
 
+// TestRedisSetRefusesAFieldThatIsNoToken, and leaves it: Lua takes more for numbers than tokens are.
+func TestRedisSetRefusesAFieldThatIsNoToken(t *testing.T) {
+	onServers(t, func(t *testing.T, dial func() redis.Conn) {
+		c := dial()
+		for _, field := range []string{"nan", "inf", "-inf", "-3", "0x20", "1e3", "1.5", " 1", "", "abc", "9007199254740992"} {
+			_, err := c.Do("HSET", "k", "fence", field)
+			require.NoError(t, err)
+			_, err = setScript.Do(c, "k", 34, "v", 1)
+			require.ErrorContains(t, err, "is no token", "%q", field)
+			got, err := redis.StringMap(c.Do("HGETALL", "k"))
+			require.NoError(t, err)
+			assert.Equal(t, map[string]string{"fence": field}, got)
+		}
+	})
+}
+
 func TestRedisSetRefusesWhatIsNoToken(t *testing.T) {
 	onServers(t, func(t *testing.T, dial func() redis.Conn) {
 		c := dial()

@@ -1,6 +1,7 @@
 package redlocktest
 
 import (
+	"sync"
 	"testing"
 
 	"github.com/redquorum/redquorum/internal/sim"
@@ -16,10 +17,13 @@ const count = 3
 type Servers struct {
 	t     testing.TB
 	world *sim.World
+
+	mu   sync.Mutex
+	hung [count]int // outages of each server
 }
 
 // Start returns new servers, for the test t and what it starts.
-func Start(t testing.TB) *Servers { return &Servers{t, sim.New(1, count)} }
+func Start(t testing.TB) *Servers { return &Servers{t: t, world: sim.New(1, count)} }
 
 // Locker returns a Locker over the servers, as a process of its own has it: two Lockers exclude each other.
 // It has the defaults of redlock.New, but for the memory guard, because new servers have nothing to
@@ -48,7 +52,9 @@ func (s *Servers) Hold(key string) (release func()) {
 }
 
 // Lose deletes a key on all servers, as a server that evicts or an operator does: whoever holds the lock
-// loses it, and is told so. The test fails if no server has it.
+// loses it. The holder is told within milliseconds if it has held the lock for 50 ms with a TTL of a
+// second or more, and otherwise, as is a reader (redlock.Shared), by its next renewal, after a third
+// of the TTL. The test fails if no server has the key.
 func (s *Servers) Lose(key string) {
 	s.t.Helper()
 	had := false
@@ -64,21 +70,29 @@ func (s *Servers) Lose(key string) {
 }
 
 // Outage has n of the three servers answer nothing until end is called, or the test ends: one is not
-// felt, with two no lock can be taken, and held ones are lost at their deadline.
+// felt, with two no lock can be taken, and held ones are lost at their deadline. Outages can overlap:
+// each begins with the same server, and a server answers when all outages that it is in have ended.
 func (s *Servers) Outage(n int) (end func()) {
 	s.t.Helper()
 	servers := s.world.Servers()
 	if n < 1 || n > len(servers) {
 		s.t.Fatalf("redlocktest: an outage of %d servers: there are %d", n, len(servers))
 	}
-	for _, server := range servers[:n] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, server := range servers[:n] {
+		s.hung[i]++
 		server.Hang()
 	}
-	end = func() {
-		for _, server := range servers[:n] {
-			server.Resume()
+	end = sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for i, server := range servers[:n] {
+			if s.hung[i]--; s.hung[i] == 0 {
+				server.Resume()
+			}
 		}
-	}
+	})
 	s.t.Cleanup(end)
 	return end
 }

@@ -72,6 +72,28 @@ func TestAnOutage(t *testing.T) {
 	})
 }
 
+// TestOutagesOverlap: a server is back when no outage has it any more.
+func TestOutagesOverlap(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		servers := redlocktest.Start(t)
+		locker := servers.Locker()
+		endOne, endTwo := servers.Outage(1), servers.Outage(2)
+		_, err := locker.TryAcquire(t.Context(), "x")
+		require.ErrorIs(t, err, redlock.ErrNoQuorum)
+		endTwo()
+		endTwo()
+		lock, err := locker.TryAcquire(t.Context(), "x")
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		assert.Equal(t, 2, lock.Votes())
+		endOne()
+		time.Sleep(time.Minute)
+		assert.Equal(t, 3, lock.Votes())
+		require.NoError(t, lock.Release(t.Context()))
+	})
+}
+
 // A recorder is a testing.TB that fails instead of its test.
 type recorder struct {
 	testing.TB

@@ -37,7 +37,8 @@
 // whose schema URL is that of the traces and metrics.
 //
 // Work under a lock is not below redlock.acquire but beside it: the lock's context has the caller's
-// span. If the lock is lost, that span gets an event redlock.lost.
+// span. If the lock is lost, that span gets an event redlock.lost. If that span has ended by then, or
+// there is none, the loss is a span redlock.lost of its own, with redlock.name and the status Error.
 //
 // # Metrics
 //

@@ -40,18 +40,14 @@ type acquisition struct {
 type acquisitionKey struct{ of *spans }
 
 func (s *spans) start(ctx context.Context, name string) context.Context {
-	var attrs []attribute.KeyValue
-	if s.names {
-		attrs = append(attrs, attribute.String("redlock.name", measure.Text(name)))
-	}
-	ctx, span := s.tracer.Start(ctx, "redlock.acquire", trace.WithAttributes(attrs...))
+	ctx, span := s.tracer.Start(ctx, "redlock.acquire", trace.WithAttributes(s.name(name)...))
 	a := &acquisition{span: span, shown: span.IsRecording()}
 	return context.WithValue(ctx, acquisitionKey{s}, a)
 }
 
 func (s *spans) observe(e redlock.Event) {
 	if e.Kind == redlock.EventLost {
-		trace.SpanFromContext(e.Context).AddEvent("redlock.lost", trace.WithTimestamp(e.Time)) // of the caller: see Lock.Context
+		s.lost(e)
 		return
 	}
 	a, ours := e.Context.Value(acquisitionKey{s}).(*acquisition)
@@ -75,6 +71,32 @@ func (s *spans) observe(e redlock.Event) {
 	case redlock.EventNotAcquired:
 		a.end(e.Time, e.Err)
 	}
+}
+
+// lost tells the caller's span (see Lock.Context) of a loss. If that span has ended, a span below it tells, unless the
+// trace is not sampled.
+func (s *spans) lost(e redlock.Event) {
+	at := trace.WithTimestamp(e.Time)
+	caller := trace.SpanFromContext(e.Context)
+	if caller.IsRecording() {
+		caller.AddEvent("redlock.lost", at)
+		return
+	}
+	if of := caller.SpanContext(); of.IsValid() && !of.IsSampled() {
+		return
+	}
+	_, span := s.tracer.Start(e.Context, "redlock.lost", at, trace.WithAttributes(s.name(e.Name)...))
+	span.SetAttributes(semconv.ErrorTypeKey.String("lost"))
+	span.SetStatus(codes.Error, "lost")
+	span.End(at)
+}
+
+// name is the attribute of a lock's name, unless names are left out.
+func (s *spans) name(name string) (attrs []attribute.KeyValue) {
+	if s.names {
+		attrs = append(attrs, attribute.String("redlock.name", measure.Text(name)))
+	}
+	return attrs
 }
 
 // end completes the span. Its status has no more than the outcome: an error's text has the lock's

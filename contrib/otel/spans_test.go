@@ -223,6 +223,30 @@ func TestTheCallersSpanIsToldOfALoss(t *testing.T) {
 	})
 }
 
+// TestALossBehindTheCallersSpanIsASpan: a lock can outlive the span of the request that took it.
+func TestALossBehindTheCallersSpanIsASpan(t *testing.T) {
+	simulate(t, func(t *testing.T, r *rig) {
+		ctx, caller := r.tracer.Tracer("test").Start(t.Context(), "caller")
+		lock, err := r.Acquire(ctx, "x")
+		require.NoError(t, err)
+		caller.End()
+		<-lock.Context().Done()
+		time.Sleep(rtt)
+		spans := r.take("redlock.lost")
+		require.Len(t, spans, 1)
+		assert.Equal(t, caller.SpanContext().SpanID(), spans[0].Parent().SpanID())
+		assert.Equal(t, sdktrace.Status{Code: codes.Error, Description: "lost"}, spans[0].Status())
+		assert.Equal(t, map[string]any{"redlock.name": "x", "error.type": "lost"}, attributes(spans[0]))
+
+		unsampled := trace.ContextWithSpanContext(t.Context(), caller.SpanContext().WithTraceFlags(0))
+		lock, err = r.Acquire(unsampled, "x")
+		require.NoError(t, err)
+		<-lock.Context().Done()
+		time.Sleep(rtt)
+		assert.Len(t, r.take("redlock.lost"), 1)
+	})
+}
+
 // TestALongWaitMakesALimitedTrace: each try of hours is not worth a span.
 func TestALongWaitMakesALimitedTrace(t *testing.T) {
 	simulate(t, func(t *testing.T, r *rig) {
