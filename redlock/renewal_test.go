@@ -400,7 +400,7 @@ func TestHintsInVainCostFewLooks(t *testing.T) {
 
 // TestALockThatWasHandedOverIsWatched, also if its key went at that moment.
 func TestALockThatWasHandedOverIsWatched(t *testing.T) {
-	const leg = 50 * time.Millisecond // so that a turn lasts for longer than a lock is not watched
+	const leg = 15 * time.Millisecond // so that a turn lasts for longer than a lock is not watched
 	for name, before := range map[string]time.Duration{"before": 0, "after": 5 * leg} {
 		simulateCase(t, name, 5, func(t *testing.T, w *sim.World) {
 			w.SetNet(sim.Fixed(leg))

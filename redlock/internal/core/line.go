@@ -163,7 +163,7 @@ func (k *Key) isTurn(c *Caller) bool {
 type Turn struct {
 	from   clock.Instant // zero: it begins with the next claim
 	ended  clock.Instant // when the process gave the key back last
-	cost   time.Duration // how long the last acquisition took
+	cost   time.Duration // how long the last acquisition took; it grows by steps
 	rivals int32         // processes that waited when it took the key, as far as is known
 	missed uint8         // times in a row that none of them was there: they may just have been voting
 	probe  probe
@@ -172,9 +172,15 @@ type Turn struct {
 // maxMissed is how many times in a row a process may find none of its rivals before it takes a whole turn again.
 const maxMissed = 2
 
+// The shortest and the longest turn.
+const (
+	minTurn = 5 * time.Millisecond
+	maxTurn = 500 * time.Millisecond
+)
+
 // limit is how long a turn lasts, if callers of the process wait or no other process is known. It is longer
-// where acquisitions are slow, so lining up takes at most a tenth of it.
-func (t *Turn) limit() time.Duration { return max(5*time.Millisecond, 10*t.cost) }
+// where acquisitions are slow, so lining up takes at most a tenth of it, up to maxTurn.
+func (t *Turn) limit() time.Duration { return min(max(minTurn, 10*t.cost), maxTurn) }
 
 // isOver reports whether the process has come back at once, and has had its turn.
 func (t *Turn) isOver(now clock.Instant) bool {
@@ -221,7 +227,7 @@ func (k *Key) probed(a *Answer, now clock.Instant) {
 
 // begins notes that the process has got the key from the nodes, and returns when its turn began.
 func (t *Turn) begins(start, now clock.Instant, rivals int) clock.Instant {
-	t.cost = now.Sub(start)
+	t.cost = min(now.Sub(start), max(2*minTurn, 2*t.cost)) // one slow vote makes no long turn
 	switch {
 	case rivals > 0:
 		t.rivals, t.missed = int32(rivals), 0

@@ -19,10 +19,15 @@ type steady struct {
 	silent int           // this node answers nothing; -1: all answer
 	asked  int
 	uneven bool // a message takes half of that to twice, and one in a hundred ten times as long
+
+	delay func(process int) time.Duration // added to an answer's way; nil: none
 }
 
-func (s *steady) travel(_, node int) (there, back time.Duration, lost, unanswered bool) {
+func (s *steady) travel(process, node int) (there, back time.Duration, lost, unanswered bool) {
 	s.asked++
+	if s.delay != nil {
+		back = s.delay(process)
+	}
 	drawn := func() time.Duration {
 		switch {
 		case !s.uneven:
@@ -32,7 +37,7 @@ func (s *steady) travel(_, node int) (there, back time.Duration, lost, unanswere
 		}
 		return s.trip/2 + time.Duration(s.Int64N(int64(3*s.trip/2)))
 	}
-	return drawn(), drawn(), node == s.silent, false
+	return drawn(), back + drawn(), node == s.silent, false
 }
 
 // A relay is processes whose callers want the key again as soon as they have released it. With tries, each
@@ -219,6 +224,40 @@ func TestNobodyIsPassedOverForLong(t *testing.T) {
 			assert.LessOrEqual(t, each, hold+600*time.Microsecond)
 			// A turn of a process that has not heard of others, and a few rounds of all.
 			assert.LessOrEqual(t, longest, 10*time.Millisecond+time.Duration(3*processes)*each)
+		}
+	}
+}
+
+// TestOneSlowVoteMakesNoLongTurn: the answers to one process are late once, by up to 400 ms. The other process waits for
+// that vote, and otherwise no longer than before.
+func TestOneSlowVoteMakesNoLongTurn(t *testing.T) {
+	t.Parallel()
+	terms := &core.Terms{TTL: 10 * time.Second, Timeout: 500 * time.Millisecond, Renew: true, Patience: time.Second}
+	for _, by := range []time.Duration{0, 20 * time.Millisecond, 100 * time.Millisecond, 400 * time.Millisecond} {
+		for _, at := range []time.Duration{0, 50 * time.Millisecond} { // the first vote of the process, or another
+			longest := time.Duration(0)
+			for seed := range uint64(10) {
+				network := &steady{Rand: rand.New(rand.NewPCG(seed, 2)), trip: time.Millisecond, silent: -1}
+				r := newRelay(3, 2, 0, false, time.Millisecond, network)
+				network.delay = func(process int) time.Duration {
+					if process == 0 && r.now >= at && r.now < at+5*time.Millisecond {
+						return by
+					}
+					return 0
+				}
+				for _, p := range r.processes {
+					for range 2 { // so that they hand the lock over
+						r.join(p, &core.Caller{Terms: terms})
+					}
+				}
+				for r.now < 2*time.Second {
+					r.step()
+					require.Empty(t, r.problem)
+				}
+				longest = max(longest, r.longestWait())
+			}
+			t.Logf("late by %v after %v: longest wait %v", by, at, longest)
+			assert.LessOrEqual(t, longest, by+150*time.Millisecond)
 		}
 	}
 }
