@@ -198,7 +198,7 @@ func (k *Key) undone(b *Ballot, now clock.Instant) {
 		return
 	}
 	c.lost = c.vote.explain(now)
-	c.lost.learn(c.undo, c.vote.tally.Nodes)
+	c.lost.learn(c.undo)
 	k.intend(now)
 	if c.isExplained() {
 		k.tellLost()

@@ -32,6 +32,7 @@ const (
 type Failure struct {
 	Kind      Kind
 	At        clock.Instant
+	Nodes     int           // that were asked; zero: none was
 	Votes     int           // nodes that granted
 	Answers   []Answer      // of nodes that did not, or have granted without the token
 	Silent    quorum.Set    // nodes that have not answered in time
@@ -66,18 +67,18 @@ func ownerOf(value string) string {
 
 // IsPermanent reports whether waiting is useless: too many nodes reject the request for good.
 func (f *Failure) IsPermanent() bool {
-	n, of := 0, quorum.Tally{Nodes: f.Votes + len(f.Answers) + f.Silent.Size()}
+	n := 0
 	for _, a := range f.Answers {
 		if permanent := protocol.PermanentError(""); errors.As(a.Err, &permanent) {
 			n++
 		}
 	}
-	return n >= of.Blocking()
+	return n > 0 && n >= quorum.Tally{Nodes: f.Nodes}.Blocking()
 }
 
 // failure makes that of a ballot.
 func (b *Ballot) failure(kind Kind, now clock.Instant) *Failure {
-	f := &Failure{Kind: kind, At: now, Took: now.Sub(b.Start), Votes: b.tally.Granted, Answers: slices.Clone(b.answers)}
+	f := &Failure{Kind: kind, At: now, Nodes: b.tally.Nodes, Votes: b.tally.Granted, Answers: slices.Clone(b.answers), Took: now.Sub(b.Start)}
 	if now >= b.timeout() {
 		f.Silent = b.open()
 	}
@@ -121,7 +122,7 @@ func (a *Answer) quarantine() *protocol.QuarantineError {
 
 // learn adds what the refusers answered to the release: how long the key in the way still lives, and who
 // owns it. A key of another type refuses a vote as well, and only the release shows that it is no lock.
-func (f *Failure) learn(undo *Ballot, nodes int) {
+func (f *Failure) learn(undo *Ballot) {
 	for _, told := range undo.answers {
 		i := slices.IndexFunc(f.Answers, func(a Answer) bool { return a.Node == told.Node })
 		if i < 0 || f.Answers[i].Outcome != protocol.Refused {
@@ -134,12 +135,12 @@ func (f *Failure) learn(undo *Ballot, nodes int) {
 			f.Answers[i].Outcome, f.Answers[i].Err = told.Outcome, told.Err
 		}
 	}
-	f.Weigh(nodes)
+	f.Weigh()
 }
 
-// Weigh sets what the answers of so many nodes tell: that it is an outage, and when the key is free.
-func (f *Failure) Weigh(nodes int) {
-	t := quorum.Tally{Nodes: nodes, Granted: f.Votes}
+// Weigh sets what the answers tell: that it is an outage, and when the key is free.
+func (f *Failure) Weigh() {
+	t := quorum.Tally{Nodes: f.Nodes, Granted: f.Votes}
 	for _, a := range f.Answers {
 		t.Add(a.Outcome)
 	}

@@ -24,19 +24,33 @@ type held struct {
 }
 
 func newHeld(t *testing.T) *held {
-	group := &Group{
-		Nodes: 3, Lots: []uint64{1, 2, 3}, Hinting: quorum.All(3), Epoch: "epoch",
-		Jitter:   func(time.Duration) time.Duration { return 0 },
-		NewValue: func(string) string { return "value" },
-	}
-	h := &held{T: t, Key: &Key{Group: group, Name: "x"}, now: clock.Instant(time.Hour)}
-	c := &Caller{Terms: &Terms{TTL: 3 * time.Second, Timeout: time.Second, Renew: true}}
-	h.Arrive(c, h.now)
+	h := newKey(t)
+	c := h.waits(nil)
 	h.answer(h.sent(protocol.OpAcquire), granted, granted, granted)
 	require.NotNil(t, c.Hold)
 	h.Hold = c.Hold
 	h.Carried()
 	return h
+}
+
+// newKey returns a key that nobody wants.
+func newKey(t *testing.T) *held {
+	group := &Group{
+		Nodes: 3, Lots: []uint64{1, 2, 3}, Hinting: quorum.All(3), Epoch: "epoch", Observed: true,
+		Jitter:   func(time.Duration) time.Duration { return 0 },
+		NewValue: func(string) string { return "value" },
+	}
+	return &held{T: t, Key: &Key{Group: group, Name: "x"}, now: clock.Instant(time.Hour)}
+}
+
+// waits has a caller arrive that waits, with its terms changed.
+func (h *held) waits(change func(*Terms)) *Caller {
+	c := &Caller{Terms: &Terms{TTL: 3 * time.Second, Timeout: time.Second, Renew: true, Patience: 3 * time.Second}}
+	if change != nil {
+		change(c.Terms)
+	}
+	h.Arrive(c, h.now)
+	return c
 }
 
 var (

@@ -8,19 +8,13 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
 // TestADoubtIsNotForgotten that comes while a place is asked for: the call may have been lost by then.
 func TestADoubtIsNotForgotten(t *testing.T) {
-	group := &Group{
-		Nodes: 3, Lots: []uint64{1, 2, 3}, Hinting: quorum.All(3),
-		Jitter:   func(time.Duration) time.Duration { return 0 },
-		NewValue: func(string) string { return "value" },
-	}
 	for _, isDoubted := range []bool{false, true} {
-		h := &held{T: t, Key: &Key{Group: group, Name: "x"}, now: clock.Instant(time.Hour)}
-		h.Arrive(&Caller{Terms: &Terms{TTL: 3 * time.Second, Timeout: time.Second, Renew: true}}, h.now)
+		h := newKey(t)
+		h.waits(nil)
 		h.answer(h.sent(protocol.OpAcquire), foreign, foreign, foreign)
 		asked := h.sent(protocol.OpQueue)
 		if isDoubted {
@@ -45,7 +39,7 @@ func TestADoubtIsNotForgotten(t *testing.T) {
 // place.
 func TestANodeIsNotSilentBecauseTheKeyExpires(t *testing.T) {
 	h := newHeld(t)
-	h.Arrive(&Caller{Terms: &Terms{TTL: 3 * time.Second, Timeout: time.Second, Renew: true, Fair: true}}, h.now)
+	h.waits(func(t *Terms) { t.Fair = true })
 	h.now = h.Hold.Deadline() - clock.Instant(5*time.Millisecond)
 	h.Carried()
 	h.Tick(h.now)

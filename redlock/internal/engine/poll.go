@@ -108,7 +108,7 @@ func (p *Poll) add(a pollAnswer) {
 // cannot do it any more, and NoQuorum where too few have answered.
 func (p *Poll) Failure() *core.Failure {
 	now := p.engine.clock.Now()
-	f := &core.Failure{Kind: core.NoQuorum, At: now, Took: now.Sub(p.Start), Votes: p.Tally.Granted}
+	f := &core.Failure{Kind: core.NoQuorum, At: now, Nodes: p.Tally.Nodes, Votes: p.Tally.Granted, Took: now.Sub(p.Start)}
 	switch {
 	case p.Tally.Verdict() == quorum.Won:
 		return nil

@@ -22,7 +22,7 @@ func TestWhatFollowsAFailedTry(t *testing.T) {
 	held := core.Failure{Kind: core.ByOther}
 	split := core.Failure{Kind: core.ByOther, Votes: 1}
 	outage := core.Failure{Kind: core.NoQuorum, Silent: quorum.All(3)}
-	rejected := core.Failure{Kind: core.NoQuorum, Answers: []core.Answer{{Err: protocol.PermanentError("NOAUTH")}}}
+	rejected := core.Failure{Kind: core.NoQuorum, Nodes: 1, Answers: []core.Answer{{Err: protocol.PermanentError("NOAUTH")}}}
 	type step struct {
 		after  time.Duration // the start of the try
 		failed core.Failure

@@ -429,14 +429,14 @@ func (g *gathering) inTheWay(kind core.Kind) *core.Failure {
 	f := &core.Failure{Kind: kind, At: now}
 	switch {
 	case g.asked > 0:
-		f.Took, f.Answers = now.Sub(g.asked), slices.Clone(g.told)
+		f.Nodes, f.Took, f.Answers = len(g.nodes), now.Sub(g.asked), slices.Clone(g.told)
 		if f.Took >= g.Terms.Timeout {
 			f.Silent = quorum.All(len(g.nodes)) &^ g.heard
 		}
 		for _, a := range f.Answers {
 			f.Silent.Remove(a.Node)
 		}
-		f.Weigh(len(g.nodes))
+		f.Weigh()
 		if g.refused != nil {
 			f.Owner = g.refused.Owner
 		}

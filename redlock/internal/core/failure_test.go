@@ -1,0 +1,35 @@
+package core
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/redquorum/redquorum/internal/protocol"
+)
+
+// TestAFailureIsPermanentIfAMajorityRejects: the nodes that were not waited for could still make a quorum.
+func TestAFailureIsPermanentIfAMajorityRejects(t *testing.T) {
+	t.Parallel()
+	rejects := protocol.Reply{Outcome: protocol.Failed, Err: protocol.PermanentError("NOPERM")}
+	isDown := protocol.Reply{Outcome: protocol.Failed, Err: errors.New("connection refused")}
+	for name, c := range map[string]struct {
+		replies     []protocol.Reply
+		isPermanent bool
+	}{
+		"one rejects, one is down":  {[]protocol.Reply{rejects, isDown}, false},
+		"the same, the other way":   {[]protocol.Reply{isDown, rejects}, false},
+		"two reject":                {[]protocol.Reply{rejects, rejects}, true},
+		"two of three that answer":  {[]protocol.Reply{isDown, rejects, rejects}, false}, // it was over before
+		"one of three that answer":  {[]protocol.Reply{granted, rejects, isDown}, false},
+		"all are down":              {[]protocol.Reply{isDown, isDown}, false},
+		"two that reject of all":    {[]protocol.Reply{granted, rejects, rejects}, true},
+		"another has two, one more": {[]protocol.Reply{foreign, foreign, rejects}, false},
+	} {
+		h := newKey(t)
+		waiter := h.waits(nil)
+		h.answer(h.sent(protocol.OpAcquire), c.replies...)
+		assert.Equal(t, c.isPermanent, waiter.Failure != nil, name)
+	}
+}
