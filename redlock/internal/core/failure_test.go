@@ -33,3 +33,19 @@ func TestAFailureIsPermanentIfAMajorityRejects(t *testing.T) {
 		assert.Equal(t, c.isPermanent, waiter.Failure != nil, name)
 	}
 }
+
+// TestAVoteIsOverWhenAllHaveAnswered, though an answer about the place in the order is still to come.
+func TestAVoteIsOverWhenAllHaveAnswered(t *testing.T) {
+	t.Parallel()
+	early := protocol.Reply{Outcome: protocol.Failed, Err: &protocol.QuarantineError{Reason: "it had to record the TTL first"}}
+	h := newKey(t)
+	h.waits(func(t *Terms) { t.Fair = true })
+	home := make([]protocol.Reply, h.Home()+1)
+	home[h.Home()] = granted
+	h.answer(h.contest.place.asked, home...) // it is the first, and not told whether it will be called
+	h.answer(h.contest.look.asked, home...)
+	h.Carried()
+	vote := h.contest.vote
+	h.answer(vote, early, early, granted)
+	assert.NotSame(t, vote, h.sent(protocol.OpAcquire), "those that were early grant the next")
+}

@@ -367,7 +367,7 @@ func (k *Key) Count(b *Ballot, node int, r *protocol.Reply) (matters bool) {
 	}
 	k.open--
 	switch {
-	case k.open == 0:
+	case k.open == 0, b.purpose == toAcquire && !b.decided && b.tally.Pending() == 0:
 		return true
 	case b.purpose == toNothing:
 		return false
