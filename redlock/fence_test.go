@@ -1,6 +1,7 @@
 package redlock_test
 
 import (
+	"context"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -85,6 +86,28 @@ func TestALockWithoutATokenIsNone(t *testing.T) {
 			raised, _ := p.requests(protocol.OpRaise)
 			assert.Equal(t, raised[0].Token, reqs[0].Token, "what was asked for last must not come later")
 		}
+	})
+}
+
+// TestClocksFarApartAreNoHolder: where no number is near the clocks of a quorum, one who waits is not told that another
+// has the lock, and observers are told of each vote.
+func TestClocksFarApartAreNoHolder(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		for i, s := range w.Servers() {
+			s.Step(time.Duration(i) * 20 * time.Second)
+		}
+		seen, votes := &recorder{}, recorded(w)
+		l := fencing(t, w, 0, redlock.Observe(seen))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := l.Acquire(ctx, "x")
+		isOnly(t, err, context.DeadlineExceeded)
+		var failure *redlock.QuorumError
+		require.ErrorAs(t, err, &failure)
+		require.ErrorIs(t, failure.Kind(), redlock.ErrNoQuorum)
+		asked := len(votes.of(sim.Submitted, protocol.OpAcquireFenced)) / 3
+		assert.Greater(t, asked, 5)
+		assert.InDelta(t, asked, len(seen.take(redlock.EventAttempt)), 1, "the last may be under way")
 	})
 }
 

@@ -197,8 +197,10 @@ func (k *Key) undone(b *Ballot, now clock.Instant) {
 	if c == nil || c.undo != b {
 		return
 	}
-	c.lost = c.vote.explain(now)
-	c.lost.learn(c.undo)
+	if !c.vote.isWon() { // else it was late or has no token, and no other client is in the way
+		c.lost = c.vote.explain(now)
+		c.lost.learn(c.undo)
+	}
 	k.intend(now)
 	if c.isExplained() {
 		k.tellLost()

@@ -216,6 +216,6 @@ func (k *Key) loseToken(now clock.Instant) {
 	c := k.contest
 	f := c.claim.tokens.raise.noToken(now)
 	k.undo(k.Group.everyNode(), now)
-	c.lost = f
+	c.loses(f)
 	k.judge(now)
 }
