@@ -308,6 +308,7 @@ func (k *Key) Release(h *Hold, c *Caller, now clock.Instant) {
 		k.endHold(h, Released, nil, now)
 		k.grant(k.line[0], claim, now)
 		k.do(Effect{Kind: Done, Caller: c})
+		k.next(now)
 		return
 	}
 	k.await(k.end(Released, nil, now), c)

@@ -313,6 +313,26 @@ func TestFairCallersAreServedAsTheyCame(t *testing.T) {
 	}
 }
 
+// TestAFairCallerBehindAHandoverIsInTheOrder: it waits behind one that the lock is handed over to. A Fair caller of
+// another process comes after that.
+func TestAFairCallerBehindAHandoverIsInTheOrder(t *testing.T) {
+	t.Parallel()
+	plain := &core.Terms{TTL: 10 * time.Second, Timeout: 100 * time.Millisecond, Renew: true}
+	fair := *plain
+	fair.Fair = true
+	r := newRelay(3, 2, 0, false, 4*time.Millisecond, &steady{Rand: rand.New(rand.NewPCG(5, 2)), trip: 200 * time.Microsecond, silent: -1})
+	r.once, r.remembers = true, true
+	for i, terms := range []*core.Terms{plain, plain, &fair} {
+		r.comes(0, terms, time.Duration(i+1)*time.Millisecond)
+	}
+	r.comes(1, &fair, 7*time.Millisecond) // 1.5 ms after the handover
+	for len(r.History) < 4 {
+		r.step()
+		require.Empty(t, r.problem)
+	}
+	assert.Equal(t, "0001", r.History)
+}
+
 // TestTheSecondLookoutSeeksReaders: the node that a reader watches falls silent, and the writer becomes a reader.
 func TestTheSecondLookoutSeeksReaders(t *testing.T) {
 	t.Parallel()
