@@ -357,7 +357,9 @@ func (g *gathering) gather(ctx context.Context) (*Permits, *core.Failure, error)
 	g.lines.Wait()
 	g.surplus.Drop()
 	if f == nil && g.terms != g.Terms {
-		f = g.Settle(ctx, g.Terms)
+		if f = g.Settle(ctx, g.Terms); f != nil {
+			err = ctx.Err()
+		}
 	}
 	if _, isLost := g.First(); isLost && f == nil {
 		f = &core.Failure{Kind: core.Stale, At: g.clock.Now()}

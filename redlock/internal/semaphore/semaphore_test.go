@@ -378,17 +378,23 @@ func TestTheTTLCountsFromWhenAllAreThere(t *testing.T) {
 	})
 }
 
-// TestWhoLeavesAtAnyStepLeavesNothing on the servers or in the engine.
+// TestWhoLeavesAtAnyStepLeavesNothing on the servers or in the engine, and is told so: that its context has ended is no
+// outage.
 func TestWhoLeavesAtAnyStepLeavesNothing(t *testing.T) {
 	simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
 		a, b := begin(t, w), begin(t, w)
+		short, unrenewed := x(4, 2), terms
+		unrenewed.Renew = false
+		short.Terms = &unrenewed
 		for _, held := range []int{0, 1, 3} {
 			other := b.take(t, x(4, 1+held))
-			for _, want := range []semaphore.Want{x(4, 1), x(4, 2), x(5, 4)} {
+			for _, want := range []semaphore.Want{x(4, 1), x(4, 2), short, x(5, 4)} {
 				for after := time.Duration(0); after < 8*simtest.RTT; after += simtest.Leg / 2 {
 					ctx, cancel := context.WithTimeout(t.Context(), after)
-					if p, _, _ := a.Acquire(ctx, want); p != nil {
+					if p, _, err := a.Acquire(ctx, want); p != nil {
 						p.Release(t.Context())
+					} else {
+						require.Equal(t, context.DeadlineExceeded, err, "after %v", after)
 					}
 					cancel()
 				}
