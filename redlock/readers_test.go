@@ -166,6 +166,21 @@ func TestAWriterBecomesAReader(t *testing.T) {
 	})
 }
 
+// TestAReaderJoinsWhereANodeIsFarAway: the answer to its question takes longer than a turn, and lets it in nevertheless.
+func TestAReaderJoinsWhereANodeIsFarAway(t *testing.T) {
+	const leg = 400 * time.Millisecond
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		w.SetNet(sim.Fixed(leg))
+		l, _ := open(t, w, redlock.NodeTimeout(2*time.Second))
+		first := read(t, l, "x")
+		time.Sleep(time.Second)
+		for range 3 {
+			assert.LessOrEqual(t, took(func() { waited(t, l, "x", redlock.Shared()) }), 2*leg)
+		}
+		assert.True(t, first.Valid())
+	})
+}
+
 // TestReadersWhoseSettingsDiffer share one entry on the nodes, with the label of the first, and each is held as its own
 // settings say.
 func TestReadersWhoseSettingsDiffer(t *testing.T) {

@@ -218,6 +218,9 @@ func (k *Key) joined(b *Ballot, node int, a *Answer, now clock.Instant) {
 	case r.asked != b:
 	case b.isWon() && now < c.until:
 		r.asked, r.refusals, r.confirmed = nil, 0, max(r.confirmed, b.Start)
+		if j := k.joiner(); j != nil && j.arrived <= b.Start && c.suits(j.Terms) {
+			k.letIn(now) // however long the answer took
+		}
 	case b.tally.Verdict() == quorum.Lost:
 		k.joinRefused(now)
 	}
