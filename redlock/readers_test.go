@@ -2,6 +2,7 @@ package redlock_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -179,6 +180,28 @@ func TestAReaderJoinsWhereANodeIsFarAway(t *testing.T) {
 		}
 		assert.True(t, first.Valid())
 	})
+}
+
+// TestAReaderThatIsNotRenewedHasItsWholeTTL, whenever it joins the readers of its process.
+func TestAReaderThatIsNotRenewedHasItsWholeTTL(t *testing.T) {
+	for _, tries := range []bool{false, true} {
+		for _, after := range []time.Duration{0, 2 * rtt, 8 * rtt, time.Second, ttl / 2, 2 * ttl} { // a turn is ten round trips
+			simulateCase(t, fmt.Sprint(after, ", tries: ", tries), 3, func(t *testing.T, w *sim.World) {
+				l, _ := open(t, w, redlock.TTL(ttl))
+				first := read(t, l, "x")
+				time.Sleep(after)
+				came := time.Now()
+				join := l.Acquire
+				if tries {
+					join = l.TryAcquire
+				}
+				k, err := join(t.Context(), "x", redlock.Shared(), redlock.Renew(false))
+				require.NoError(t, err)
+				assert.GreaterOrEqual(t, k.Remaining()+time.Since(came), ttl-redlock.Drift(ttl))
+				assert.True(t, first.Valid())
+			})
+		}
+	}
 }
 
 // TestReadersWhoseSettingsDiffer share one entry on the nodes, with the label of the first, and each is held as its own

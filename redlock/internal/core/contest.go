@@ -129,7 +129,7 @@ func (k *Key) won(now clock.Instant) {
 	k.claim, claim.turn = claim, k.Turn.begins(b.Start, now, rivals)
 	claim.begin(b, k.renewAfter(b.Start, claim.Terms.TTL))
 	if claim.readers != nil && len(k.line) > 0 && k.line[0] == who {
-		k.letIn(now)
+		k.letIn(who, now)
 	} else {
 		k.grant(who, claim, now)
 	}

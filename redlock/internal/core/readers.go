@@ -163,8 +163,8 @@ func (k *Key) admit(now clock.Instant) {
 		switch j := k.joiner(); {
 		case j == nil:
 			return
-		case k.isConfirmed(j.Terms, now):
-			k.letIn(now)
+		case k.isConfirmed(j, now):
+			k.letIn(j, now)
 		case now < r.askAt:
 			return
 		default:
@@ -178,18 +178,24 @@ func (k *Key) admit(now clock.Instant) {
 	}
 }
 
-// isConfirmed reports whether a reader with terms t can join without a question: a writer that waits is held
-// up by a turn at most, and at least half of the TTL is left.
-func (k *Key) isConfirmed(t *Terms, now clock.Instant) bool {
+// isConfirmed reports whether a reader can join without a question: a writer that waits is held up by a turn at most,
+// and at least half of the TTL is left.
+func (k *Key) isConfirmed(j *Caller, now clock.Instant) bool {
 	c := k.claim
-	return c.suits(t) && now < c.readers.confirmed.Add(k.Turn.limit()) && c.until.Sub(now) >= t.TTL/2
+	return c.mayJoin(j) && now < c.readers.confirmed.Add(k.Turn.limit()) && c.until.Sub(now) >= j.Terms.TTL/2
 }
 
-// letIn has all readers join that wait or try, if the first of the line is one of them.
-func (k *Key) letIn(now clock.Instant) {
+// mayJoin reports whether the claim is one that the reader would have asked for. One that does not renew it wants all
+// of its TTL.
+func (c *Claim) mayJoin(j *Caller) bool {
+	return c.suits(j.Terms) && (j.Terms.Renew || c.until >= quorum.Deadline(j.arrived, j.Terms.TTL))
+}
+
+// letIn has a reader join, and with it all that wait or try, if the first of the line is one of them.
+func (k *Key) letIn(j *Caller, now clock.Instant) {
 	if len(k.line) > 0 && k.line[0].Terms.Shared {
 		for i := 0; i < len(k.line); {
-			if c := k.line[i]; k.claim.suits(c.Terms) {
+			if c := k.line[i]; c == j || k.claim.mayJoin(c) {
 				k.grant(c, k.claim, now)
 			} else {
 				i++
@@ -197,7 +203,7 @@ func (k *Key) letIn(now clock.Instant) {
 		}
 	}
 	for _, c := range slices.Clone(k.tries) {
-		if k.claim.suits(c.Terms) {
+		if k.claim.mayJoin(c) {
 			k.grant(c, k.claim, now)
 		}
 	}
@@ -218,8 +224,8 @@ func (k *Key) joined(b *Ballot, node int, a *Answer, now clock.Instant) {
 	case r.asked != b:
 	case b.isWon() && now < c.until:
 		r.asked, r.refusals, r.confirmed = nil, 0, max(r.confirmed, b.Start)
-		if j := k.joiner(); j != nil && j.arrived <= b.Start && c.suits(j.Terms) {
-			k.letIn(now) // however long the answer took
+		if j := k.joiner(); j != nil && c.hold.Reason == Held && j.arrived <= b.Start && c.mayJoin(j) {
+			k.letIn(j, now) // however long the answer took
 		}
 	case b.tally.Verdict() == quorum.Lost:
 		k.joinRefused(now)
