@@ -27,7 +27,7 @@ func (l *Locker) TryAcquireAll(ctx context.Context, names []string, opts ...Opti
 // If all names are free it takes one round trip. Otherwise AcquireAll waits for them one by one, in
 // the order of their bytes, and keeps those that it has got. So a large set gets its turn, and
 // callers that want single names of it may wait as long. With Retries or RetryInterval it asks for
-// all at once each time, and may starve.
+// all at once each time, and may starve. With Fair it always waits for them one by one.
 //
 // With Fenced each name has its own token (Lock.FenceOf). Shared and Permits are errors. Other
 // options and errors are those of Acquire, and QuorumError.InTheWay has the names that others hold.

@@ -73,6 +73,36 @@ func TestASetIsOneVote(t *testing.T) {
 	})
 }
 
+// TestAFairSetWaitsInOrder: a Fair caller of another process has waited for one of its names, which becomes free at
+// about the moment at which the set comes.
+func TestAFairSetWaitsInOrder(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		holder, waiter := two(t, w, redlock.Fair())
+		late, _ := open(t, w, redlock.Fair())
+		for after := time.Duration(0); after < 4*rtt; after += time.Millisecond {
+			lock := take(t, holder, "x")
+			first := waits(t.Context(), t, waiter)
+			time.Sleep(5 * rtt)
+			time.AfterFunc(2*rtt, func() { assert.NoError(t, lock.Release(t.Context())) })
+			time.Sleep(after)
+			set := waitsAll(t.Context(), t, late, []string{"a", "x"})
+			select {
+			case k := <-first:
+				require.NoError(t, k.Release(t.Context()))
+				require.NoError(t, (<-set).Release(t.Context()))
+			case k := <-set:
+				require.NoError(t, k.Release(t.Context()))
+				require.NoError(t, (<-first).Release(t.Context()))
+				assert.Fail(t, "the set was first", "it came after %v", after)
+			}
+			time.Sleep(time.Second)
+		}
+		assert.Equal(t, 5*rtt, took(func() {
+			require.NoError(t, (<-waitsAll(t.Context(), t, late, []string{"a", "x"})).Release(t.Context()))
+		}))
+	})
+}
+
 // TestASetIsAllOrNone, and its error tells which name was in the way.
 func TestASetIsAllOrNone(t *testing.T) {
 	for i, name := range abc {

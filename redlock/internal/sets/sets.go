@@ -26,7 +26,8 @@
 // came first, or give the rest back at once. It tries nothing while the turn of its process at the first key is
 // over. Otherwise a process that takes the same set again and again would split the votes of the one that is to
 // have it next, and it takes twice as long until one of them has it. At other keys its turn does not matter: a set
-// that has the first of its keys had better be done with the rest.
+// that has the first of its keys had better be done with the rest. A Fair set tries nothing: it would pass callers of
+// other processes.
 package sets
 
 import (
@@ -191,7 +192,7 @@ func (g *gathering) try(ctx context.Context, missing []engine.Target) (int, erro
 	if n < 0 {
 		n = len(missing)
 	}
-	if n < 2 || len(missing) == len(g.Targets) && missing[0].Engine.IsTurnOver(missing[0].Key) {
+	if n < 2 || g.Terms.Fair || len(missing) == len(g.Targets) && missing[0].Engine.IsTurnOver(missing[0].Key) {
 		return 0, nil
 	}
 	results, err := engine.TryAll(ctx, missing[:n], g.terms)
