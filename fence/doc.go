@@ -75,6 +75,9 @@
 // it in full. If one lock protects several rows or tables, give it a row of its own, and begin the
 // transaction of each write with that statement.
 //
+// MySQL's driver needs clientFoundRows=true, because it otherwise counts a row that already has these
+// values as not met. Declare the column NOT NULL DEFAULT 0: where fence is NULL, each writer is refused.
+//
 // Tokens are whole numbers from 1 to [MaxToken], today about 1.8e15. In SQL use BIGINT, because an
 // INTEGER has 32 bits in PostgreSQL and MySQL. A lock without fencing has 0, which is rejected: a
 // forgotten option must not look like a passed check.

@@ -125,7 +125,8 @@ func (s *Storage) acquire(ctx context.Context, name string, op *operation, ask a
 //
 // Errors: redlock.ErrLost or redlock.ErrClosed if the lock ended before, so that another instance may
 // have been at work, too; redlock.ErrNoQuorum or that of ctx if too few servers have confirmed the
-// release, which goes on in the background.
+// release, which goes on in the background. The contract of certmagic.Locker has an error only for a
+// lock that could not be released, and none for one that was lost; certmagic logs both.
 func (s *Storage) Unlock(ctx context.Context, name string) error {
 	op, lock := s.locked(name, true)
 	if lock == nil {

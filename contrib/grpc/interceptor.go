@@ -73,11 +73,13 @@ func Lock(opts ...redlock.Option) Option {
 	return Option{func(i *Interceptor) { i.opts = append(i.opts, opts...) }}
 }
 
-// FailOpen lets a call run without its lock while too few nodes answer, in place of Unavailable: for work
-// that is better done twice than not at all. Default: no call runs without its lock. Nothing excludes
-// calls from each other then, also those that have a lock from before the outage. The handler learns of
-// it by Unlocked. A call whose lock is held is refused as without FailOpen, and so is one that no
-// patience helps (redlock.QuorumError.Permanent).
+// FailOpen lets a call run without its lock while too few nodes answer, in place of Unavailable: for
+// work that is better done twice than not at all. Default: no call runs without its lock. Nothing
+// excludes calls from each other then, also those that have a lock from before the outage. The handler
+// learns of it by Unlocked. An outage is known when the time of Wait or redlock.Patience is over, so
+// with Wait both must be well below the clients' deadlines: a call whose deadline comes first is not
+// run. A call whose lock is held is refused as without FailOpen, and so is one that no patience helps
+// (redlock.QuorumError.Permanent).
 func FailOpen() Option { return Option{func(i *Interceptor) { i.failOpen = true }} }
 
 type unlockedKey struct{}

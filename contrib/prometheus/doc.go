@@ -18,13 +18,13 @@
 //	redlock_node_errors_total{node,kind}     replies that were faults
 //
 // The outcome of an acquisition is acquired, held (by another), no_quorum (an outage), canceled or
-// timeout (the caller's context), closed or other; that of a release is confirmed, unconfirmed (by
-// a quorum; the keys expire by themselves), lost (it was not held any more, and is counted as a
-// loss, too) or closed (released by the Locker's Close). A vote is granted, refused, failed or
-// unknown. The kinds of faults are quarantine (the node may have forgotten locks), settings (its
-// clients were set up for another number of nodes), same_server, wrong_type (a key that is no
-// lock), denied (password or ACL), replica, loading, overload, refused (a connection), timeout,
-// disconnected, closed and other.
+// timeout (the caller's context), closed or other (such as an Adopt of a lock that is gone); that
+// of a release is confirmed, unconfirmed (by a quorum; the keys expire by themselves), lost (it
+// was not held any more, and is counted as a loss, too) or closed (released by the Locker's
+// Close). A vote is granted, refused, failed or unknown. The kinds of faults are quarantine (the
+// node may have forgotten locks), settings (its clients were set up for another number of nodes),
+// same_server, wrong_type (a key that is no lock), denied (password or ACL), replica, loading,
+// overload, refused (a connection), timeout, disconnected, closed and other.
 //
 // # Cardinality
 //

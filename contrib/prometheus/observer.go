@@ -13,15 +13,15 @@ import (
 )
 
 // An Observer counts events, for redlock.Observe. One may serve several Lockers, whose counts it
-// adds up; to tell them apart give each its own, from prometheus.WrapRegistererWith. It is safe for
-// concurrent use.
+// adds up; to tell them apart give each its own, each on a prometheus.WrapRegistererWith with the
+// same label names. It is safe for concurrent use.
 type Observer struct{ meters *meters }
 
 var _ redlock.Tracer = (*Observer)(nil)
 
 // New returns an Observer whose metrics are registered with r. It is an error if r has such metrics
-// already; errors.As then finds the prometheus.AlreadyRegisteredError, and in it the Observer that
-// is there.
+// already: with the same labels errors.As finds a prometheus.AlreadyRegisteredError, and in it the
+// Observer that is there; with other label names, as of a wrapped and a plain r, it finds none.
 func New(r prometheus.Registerer) (*Observer, error) {
 	if r == nil {
 		return nil, errors.New("redlockprom: the Registerer is nil; prometheus.DefaultRegisterer is the usual one")

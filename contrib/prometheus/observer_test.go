@@ -228,6 +228,9 @@ func TestMetricsAreRegisteredOnce(t *testing.T) {
 	var twice prometheus.AlreadyRegisteredError
 	require.ErrorAs(t, err, &twice)
 	assert.Same(t, first, twice.ExistingCollector)
+	_, err = redlockprom.New(prometheus.WrapRegistererWith(prometheus.Labels{"a": "b"}, registry))
+	require.Error(t, err)
+	assert.NotErrorAs(t, err, &twice, "it has other label names")
 	require.True(t, registry.Unregister(first))
 	_, err = redlockprom.New(registry)
 	assert.NoError(t, err)

@@ -30,7 +30,8 @@
 //     All servers are asked at once: WithShufflePools changes nothing.
 //   - What a failed or cancelled Lock leaves on a server is released, also behind an answer that comes
 //     too late. UnlockContext releases the lock though its context has ended, and bounds only the
-//     waiting for confirmation. redsync leaves both to the expiry.
+//     waiting for confirmation. redsync leaves a late grant to the expiry, and so a lock whose
+//     UnlockContext has an ended context, unless its pool has a connection that is open.
 //   - Extend needs the lock to be held still, before its Until. WithSetNXOnExtend does not take a
 //     lock again that has expired, because another client may have had it meanwhile. Servers that
 //     have lost the key are given it again in any case.

@@ -45,6 +45,13 @@
 // held until the handler returns, also while it streams or serves a hijacked connection.
 // redlock.MaxHold limits that.
 //
+// # Inside and outside of a mux
+//
+// The key function finds Request.Pattern and PathValue only if the mux is outside, as above. Where the
+// middleware wraps the mux they are empty, and "order:" + r.PathValue("id") is one lock for all orders:
+// take the name from the URL there. A middleware outside sees the Pattern that a mux inside has set,
+// when the request is answered, but no PathValue.
+//
 // # Other frameworks
 //
 // Do not use an adaptor that calls the handler after the middleware has returned, such as Fiber's

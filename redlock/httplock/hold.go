@@ -37,8 +37,9 @@ func (m *middleware) hold(w http.ResponseWriter, r *http.Request, next http.Hand
 func serve(ctx context.Context, w http.ResponseWriter, received *http.Request, next http.Handler) {
 	r := received.WithContext(ctx)
 	// net/http removes the temporary files of the request that it made, and knows
-	// nothing of copies (https://go.dev/issue/58809).
-	defer func() { received.MultipartForm = r.MultipartForm }()
+	// nothing of copies (https://go.dev/issue/58809). A mux inside sets the pattern of
+	// the copy, where a log outside does not look.
+	defer func() { received.MultipartForm, received.Pattern = r.MultipartForm, r.Pattern }()
 	next.ServeHTTP(w, r)
 }
 

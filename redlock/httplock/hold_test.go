@@ -253,3 +253,15 @@ func TestAFormIsLeftToTheServer(t *testing.T) {
 		assert.Equal(t, []string{"value"}, r.MultipartForm.Value["field"])
 	})
 }
+
+// TestTheRoutesPatternIsSeenOutside, by what logs or counts requests, also where a mux is inside.
+func TestTheRoutesPatternIsSeenOutside(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		mux := http.NewServeMux()
+		mux.HandleFunc("GET /orders/{id}", func(http.ResponseWriter, *http.Request) {})
+		r := request(t, "x")
+		r.Method, r.URL.Path = http.MethodGet, "/orders/7"
+		assert.Equal(t, 200, serve(wrap(t, open(t, w), mux.ServeHTTP), r).Code)
+		assert.Equal(t, "GET /orders/{id}", r.Pattern)
+	})
+}
