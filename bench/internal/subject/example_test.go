@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"log"
 	"net/http/httptest"
+	"testing"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
@@ -18,12 +20,26 @@ import (
 // openAs returns nodes with the options of a client of rueidis. It has what docs/ADAPTERS.md shows,
 // and stands here because this module has rueidis.
 func openAs(option rueidis.ClientOption, urls []string) ([]pool.Node, error) {
-	nodes, err := pool.OpenWith(urls, // rediss://host:port/database, of InitAddress and SelectDB
-		pool.TLS(option.TLSConfig),
-		pool.Credentials(func(context.Context, string) (user, password string, err error) {
-			return option.Username, option.Password, nil
-		}))
+	opts := []pool.Option{pool.Credentials(func(context.Context, string) (user, password string, err error) {
+		return option.Username, option.Password, nil
+	})}
+	if option.TLSConfig != nil { // for rediss:// URLs
+		opts = append(opts, pool.TLS(option.TLSConfig))
+	}
+	nodes, err := pool.OpenWith(urls, opts...) // redis://host:port/database, of InitAddress and SelectDB
 	return nodes, err
+}
+
+// TestOptionsOfRueidisWithoutTLS: what the page shows takes those, too.
+func TestOptionsOfRueidisWithoutTLS(t *testing.T) {
+	server := miniredis.RunT(t)
+	server.RequireUserAuth("locks", "secret")
+	nodes, err := openAs(rueidis.ClientOption{Username: "locks", Password: "secret"}, []string{"redis://" + server.Addr() + "/1"})
+	require.NoError(t, err)
+	locker, err := redlock.New(nodes, redlock.MemoryGuard(false))
+	require.NoError(t, err)
+	defer locker.Close()
+	require.NoError(t, locker.Do(t.Context(), "x", func(context.Context) error { return nil }))
 }
 
 // A program that uses rueidis gives the nodes what its clients have.
