@@ -34,14 +34,7 @@ import (
 // Clients have all kinds of locks by the rights that the page gives them.
 func TestTheServerSettings(t *testing.T) {
 	t.Parallel()
-	need.Redis(t)
-	server, err := fleet.Server()
-	require.NoError(t, err)
-	version, err := exec.CommandContext(t.Context(), server, "--version").Output()
-	require.NoError(t, err)
-	if strings.Contains(string(version), "v=6.0.") {
-		t.Skip("Redis 6.0 does not know channels in an ACL, as the page says")
-	}
+	server := serverOfThePage(t)
 	conf := blocks(sections(t)["Server settings"], "conf")
 	require.Len(t, conf, 2, "the settings, and those of TLS")
 	acl := blocks(sections(t)["Server settings"], "acl")
@@ -82,16 +75,7 @@ func TestTheServerSettings(t *testing.T) {
 		if !strings.Contains(string(out), "Failed to configure TLS") {
 			t.Skip("this server was built without TLS")
 		}
-		var port int
-		require.NoError(t, fleet.Options{}.OnPort(0, func(free int) error {
-			l, err := net.Listen("tcp", fleet.Loopback(free))
-			if err != nil {
-				return fleet.ErrPortTaken
-			}
-			port = free
-			return l.Close()
-		}))
-		defer fleet.ReleasePort(port)
+		port := freePort(t)
 		own := httptest.NewTLSServer(nil) // which has a certificate for 127.0.0.1
 		defer own.Close()
 		key, err := x509.MarshalPKCS8PrivateKey(own.TLS.Certificates[0].PrivateKey)
@@ -104,6 +88,74 @@ func TestTheServerSettings(t *testing.T) {
 		trusting.AddCert(own.Certificate())
 		everyKindOfLock(t, "rediss://locks:CHANGE-ME@"+fleet.Loopback(port), pool.TLS(&tls.Config{RootCAs: trusting}))
 	})
+}
+
+// serverOfThePage returns the server, if it takes the page's settings as they are.
+func serverOfThePage(t *testing.T) (server string) {
+	t.Helper()
+	need.Redis(t)
+	server, err := fleet.Server()
+	require.NoError(t, err)
+	version, err := exec.CommandContext(t.Context(), server, "--version").Output()
+	require.NoError(t, err)
+	if strings.Contains(string(version), "v=6.0.") {
+		t.Skip("Redis 6.0 does not know channels in an ACL, as the page says")
+	}
+	return server
+}
+
+// freePort returns a port that is free, for this test alone.
+func freePort(t *testing.T) (port int) {
+	t.Helper()
+	require.NoError(t, fleet.Options{}.OnPort(0, func(free int) error {
+		l, err := net.Listen("tcp", fleet.Loopback(free))
+		if err != nil {
+			return fleet.ErrPortTaken
+		}
+		port = free
+		return l.Close()
+	}))
+	t.Cleanup(func() { fleet.ReleasePort(port) })
+	return port
+}
+
+// TestDoctorPassesWithTheSettings: three servers with those of the page, its users and what it exports, at an address
+// that is not the loopback's. Each step of the page ends when redlock doctor exits with 0.
+func TestDoctorPassesWithTheSettings(t *testing.T) {
+	t.Parallel()
+	serverOfThePage(t)
+	require.NoError(t, buildCommand())
+	page, err := os.ReadFile(operatingPage)
+	require.NoError(t, err)
+	env := append(os.Environ(), "REDLOCK_CONFIG=/dev/null", "REDLOCK_DIAL_TIMEOUT=10s", "REDLOCK_NODE_TIMEOUT=5s")
+	exports := regexp.MustCompile(`export (\w+=\S+)`).FindAllStringSubmatch(blocks(string(page), "sh")[0], -1)
+	require.Greater(t, len(exports), 1)
+	for _, export := range exports {
+		env = append(env, export[1])
+	}
+	var urls []string
+	for range 3 {
+		dir, port := t.TempDir(), freePort(t)
+		for name, kind := range map[string]string{"redis.conf": "conf", "users.acl": "acl"} {
+			text := blocks(sections(t)["Server settings"], kind)[0]
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+		}
+		startOnSocket(t, filepath.Join(dir, "redis.conf"), "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--aclfile", filepath.Join(dir, "users.acl"))
+		urls = append(urls, "redis://0.0.0.0:"+strconv.Itoa(port)) // which is this machine, and no address of the loopback
+	}
+	env = append(env, "REDLOCK_NODES="+strings.Join(urls, ","))
+	redlock := func(user, password string, args ...string) {
+		t.Helper()
+		c := exec.CommandContext(t.Context(), filepath.Join(commandDir, "redlock"), args...)
+		c.Env = append(env, "REDLOCK_USERNAME="+user, "REDLOCK_PASSWORD="+password)
+		out, err := c.CombinedOutput()
+		require.NoError(t, err, "%s\n%s", args, out)
+	}
+	redlock("operator", "CHANGE-ME-TOO", "reset", "--yes")
+	redlock("locks", "CHANGE-ME", "run", "first", "--", "true")
+	for user, password := range map[string]string{"locks": "CHANGE-ME", "operator": "CHANGE-ME-TOO"} {
+		redlock(user, password, "doctor")
+	}
 }
 
 // everyKindOfLock takes locks that need all rights, and has doctor look at them.

@@ -59,6 +59,7 @@ var settings = []setting{
 	{flag: "tls-cert", key: "tls_cert"},
 	{flag: "tls-key", key: "tls_key"},
 	{flag: "listen", key: "listen"},
+	{flag: "accept", key: "accept"},
 	{key: "username"},
 	{key: "password"},
 	{key: "password_file"},

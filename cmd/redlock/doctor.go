@@ -24,6 +24,7 @@ const (
 
 func newDoctor() *cobra.Command {
 	var asJSON, all bool
+	var accept []string
 	var s *servers
 	c := &cobra.Command{
 		Use:   "doctor",
@@ -35,7 +36,8 @@ nothing. Give it the settings of the clients, above all --max-ttl.
 
 A finding is fatal if the server has no vote now, or if locks do not exclude each other. It is a
 warning if that can happen when something else goes wrong. --all and --json show also what is as
-it should be.
+it should be. A warning about what you have decided, and will not change, is a note with --accept:
+--accept transport for passwords in clear, --accept nodes for one server ($REDLOCK_ACCEPT).
 
 It checks each group of servers, and tells which version of their map is in use. While the map is
 being changed it tells whether the next step is safe, and exits with 1.
@@ -51,10 +53,16 @@ Exit codes:
   redlock doctor --json | jq '.nodes[].findings[] | select(.severity == "fatal")'`,
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
+			for _, check := range accept {
+				if !slices.Contains(doctor.Acceptable, check) {
+					return wrong(c.Flags(), "accept", "%q cannot be accepted; there is: %s", check, strings.Join(doctor.Acceptable, ", "))
+				}
+			}
 			found, err := s.examine(c.Context(), s.all())
 			if err != nil {
 				return err
 			}
+			found.accept(accept)
 			document := any(found)
 			if found.Map == nil { // of a set of servers its report alone
 				document = found.Groups[0].Report
@@ -66,6 +74,7 @@ Exit codes:
 		},
 	}
 	s = serverFlags(c)
+	c.Flags().StringSliceVar(&accept, "accept", nil, "make a note of the warnings of this `CHECK`: "+strings.Join(doctor.Acceptable, ", "))
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON document, for machines")
 	c.Flags().BoolVar(&all, "all", false, "show also what is as it should be")
 	return c
@@ -132,6 +141,18 @@ func (s *servers) examine(ctx context.Context, sets []serverSet) (*examination, 
 		found.Verdict = max(found.Verdict, found.Map.Worst())
 	}
 	return found, ctx.Err()
+}
+
+// accept makes notes of the warnings of some checks.
+func (e *examination) accept(checks []string) {
+	e.Verdict = doctor.OK
+	for _, g := range e.Groups {
+		g.Accept(checks)
+		e.Verdict = max(e.Verdict, g.Report.Verdict)
+	}
+	if e.Map != nil {
+		e.Verdict = max(e.Verdict, e.Map.Worst())
+	}
 }
 
 // verdict returns what was found as an exit code, without a message, because it was printed.

@@ -258,7 +258,7 @@ func TestTheServersFitTogether(t *testing.T) {
 		assert.Equal(t, text(s.policy, "spec.ingress.0.from.0.podSelector.matchLabels.redlock-client"), text(template, "metadata.labels.redlock-client"), "is let in")
 	}
 	theNodes.compare(t, s.client)
-	table{"args": "[doctor]", "env.1.name": "REDLOCK_MAX_TTL"}.compare(t, s.client)
+	table{"args": "[doctor --accept=transport]", "env.1.name": "REDLOCK_MAX_TTL"}.compare(t, s.client)
 	longest, err := time.ParseDuration(text(s.client, "env.1.value"))
 	tr.NoError(t, err)
 	assert.Contains(t, text(sidecar(t), "spec.template.spec.initContainers.0.args"), " --ttl="+longest.String()+" ")
@@ -315,7 +315,7 @@ func TestTheServersStart(t *testing.T) {
 		urls = append(urls, startConfigured(t))
 	}
 	locked(t, urls)
-	args := []string{text(r.client, "args.0"), "--max-ttl", lockedTTL.String(), "--dial-timeout", "20s", "--node-timeout", "10s"}
+	args := []string{text(r.client, "args.0"), text(r.client, "args.1"), "--max-ttl", lockedTTL.String(), "--dial-timeout", "20s", "--node-timeout", "10s"}
 	for _, u := range urls {
 		args = append(args, "--node", u)
 	}

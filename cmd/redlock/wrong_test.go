@@ -139,7 +139,7 @@ var wrongInputs = []struct {
 	{"REDLOCK_CONFIG=/no/file status", 78, "configuration file /no/file: no such file"},
 
 	// the configuration file
-	{"file='colour: red' status", 78, `redlock.yaml: unknown setting "colour"; there is: dial_timeout`},
+	{"file='colour: red' status", 78, `redlock.yaml: unknown setting "colour"; there is: accept, dial_timeout`},
 	{"file='ttl: 10' run x -- true", 78, `redlock.yaml: ttl: "10" must be a time`},
 	{"file='ttl: []' run x -- true", 78, "redlock.yaml: ttl: one value is wanted, not a list"},
 	{"file='<<: {ttl: 5ms}' run x -- true", 78, "redlock.yaml: ttl 5ms: must be between 500ms"},
@@ -167,6 +167,7 @@ var wrongInputs = []struct {
 	{"release a --value abc…", 64, "not the whole value"},
 	{"release a --value v --yes", 64, "--yes belongs to --force"},
 	{"doctor now", 64, `doctor takes no arguments, only flags: ["now"]`},
+	{"doctor --accept quarantine", 64, `redlock: --accept: "quarantine" cannot be accepted; there is: transport, nodes`},
 	{"reset --json", 64, "--json belongs to --yes"},
 	{"run a\xffb -- true", 64, `redlock: the name "a\xffb" must be text in UTF-8`},
 	{"run --prefix \xff a -- true", 64, `redlock: --prefix: "\xff" must be text in UTF-8`},

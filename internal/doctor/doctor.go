@@ -14,6 +14,7 @@ import (
 	"context"
 	"net"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -143,10 +144,37 @@ func ExamineSets(ctx context.Context, sets []Set, s Settings) []*Report {
 // reportOf compares the servers of a set, and reports what was found of them.
 func reportOf(visits []*visit) *Report {
 	r := &Report{Quorum: len(visits)/2 + 1, Answered: answered(visits), Together: compare(visits)}
-	r.Verdict = worst(r.Together)
 	for _, v := range visits {
 		r.Nodes = append(r.Nodes, NodeReport{v.server.Name, v.answered, v.findings, v.timing})
-		r.Verdict = max(r.Verdict, worst(v.findings))
 	}
+	r.judge()
 	return r
+}
+
+// judge sets the verdict.
+func (r *Report) judge() {
+	r.Verdict = worst(r.Together)
+	for _, n := range r.Nodes {
+		r.Verdict = max(r.Verdict, n.Worst())
+	}
+}
+
+// Acceptable are the checks whose warnings an operator can accept, because they are about what was decided and stays.
+// Others pass, or endanger locks.
+var Acceptable = []string{checkTransport, checkNodes, checkVersion, checkMode, checkRunID}
+
+// Accept makes notes of the warnings of some checks, which are Acceptable.
+func (r *Report) Accept(checks []string) {
+	accept := func(findings []Finding) {
+		for i, f := range findings {
+			if f.Severity == Warning && slices.Contains(checks, f.Check) {
+				findings[i].Severity = Note
+			}
+		}
+	}
+	accept(r.Together)
+	for _, n := range r.Nodes {
+		accept(n.Findings)
+	}
+	r.judge()
 }

@@ -355,3 +355,21 @@ func nameless(replication string) *fake {
 func shards(n int) string {
 	return fmt.Sprintf("cluster_state:ok\r\ncluster_slots_assigned:16384\r\ncluster_size:%d\r\n", n)
 }
+
+// TestWhatIsAcceptedIsANote, and a fatal finding of the same check stays.
+func TestWhatIsAcceptedIsANote(t *testing.T) {
+	t.Parallel()
+	r := &Report{
+		Nodes:    []NodeReport{{Findings: []Finding{{Severity: Warning, Check: checkTransport}, {Severity: Warning, Check: checkClock}}}},
+		Together: []Finding{{Severity: Warning, Check: checkNodes}},
+	}
+	r.Accept([]string{checkTransport, checkNodes})
+	assert.Equal(t, Note, r.Nodes[0].Findings[0].Severity)
+	assert.Equal(t, Warning, r.Verdict)
+	r.Nodes[0].Findings[1].Check = checkMode
+	r.Accept([]string{checkMode})
+	assert.Equal(t, Note, r.Verdict)
+	r.Nodes[0].Findings[1].Severity = Fatal
+	r.Accept(Acceptable)
+	assert.Equal(t, Fatal, r.Verdict)
+}
