@@ -168,10 +168,27 @@ func (j Job) acquire(ctx context.Context, tick time.Time) (*redlock.Lock, Outcom
 	switch {
 	case err == nil:
 		return lock, Ran, nil
-	case errors.Is(err, redlock.ErrHeld), ctx.Err() == nil && waiting.Err() != nil:
+	case ctx.Err() == nil && waiting.Err() != nil: // the tick ended, not the caller's context
+		err = cause(err)
+	}
+	if errors.Is(err, redlock.ErrHeld) {
 		return nil, Busy, nil
 	}
 	return nil, NotRun, err
+}
+
+// cause returns why the lock was not acquired before the end of the tick. The result matches
+// redlock.ErrHeld only if the last vote was refused.
+func cause(ended error) error {
+	var vote *redlock.QuorumError
+	if !errors.As(ended, &vote) {
+		return fmt.Errorf("%w: %w", redlock.ErrNoQuorum, ended)
+	}
+	of := *vote
+	if of.Err = redlock.ErrNoQuorum; errors.Is(vote.Kind(), redlock.ErrHeld) {
+		of.Err = redlock.ErrHeld
+	}
+	return &of
 }
 
 // claim returns Ran if the holder of the lock is to run the tick.

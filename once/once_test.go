@@ -197,7 +197,11 @@ func TestTakeOverWaitsUntilTheTickIsOver(t *testing.T) {
 		first.TakeOver, second.TakeOver = true, true
 		tick := once.Tick(time.Now(), every)
 		work := func(ctx context.Context, _ time.Time) error {
-			is(t, once.Busy)(second.RunTick(ctx, tick, nothing))
+			var all sync.WaitGroup
+			for _, j := range []once.Job{first, second} { // of this process, and of another
+				all.Go(func() { is(t, once.Busy)(j.RunTick(ctx, tick, nothing)) })
+			}
+			all.Wait()
 			assert.Equal(t, tick.Add(every/2), time.Now())
 			return nil
 		}
@@ -206,6 +210,19 @@ func TestTakeOverWaitsUntilTheTickIsOver(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		is(t, once.NotRun, context.Canceled)(second.Run(ctx, nothing))
+	})
+}
+
+// TestAnOutageIsNotBusy: a machine that waited for silent servers does not know of another one that
+// runs the tick.
+func TestAnOutageIsNotBusy(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		j, _ := machine(t, w)
+		j.TakeOver, j.Options = true, []redlock.Option{redlock.Patience(time.Hour)}
+		for _, s := range w.Servers() {
+			s.Hang()
+		}
+		is(t, once.NotRun, redlock.ErrNoQuorum)(j.Run(t.Context(), nothing))
 	})
 }
 
