@@ -22,7 +22,9 @@
 //
 // With Every a tick is a multiple of Every since the zero time. The nearest one counts, by the
 // machine's clock: with five minutes, 12:04:31 and 12:06:59 belong to 12:05. So machines agree if
-// cron starts them at a multiple of Every and their clocks differ by less than half of it.
+// cron starts them at a multiple of Every and their clocks differ by less than half of it. The same
+// holds for a start that is late on purpose, by a random delay or after the machine was off. So pass
+// the time of the schedule to RunTick if it is known: job.RunTick(ctx, job.Tick(scheduled), work).
 //
 // A job that runs daily or less often needs Day. Its starts go by the time of day, so two of them are
 // 23 hours apart when summer time begins, and both may fall on one tick of 24 hours.
@@ -35,6 +37,17 @@
 // so a job of 23:59 must start on time. For a job every few hours set Every to an hour, or to half an
 // hour if the job starts at half past an hour of UTC. RunTick takes the tick of other schedules from
 // the caller.
+//
+// # Starts without a schedule
+//
+// Two starts a second apart can lie in two ticks. A job that runs when a program starts needs Apart:
+// it runs unless its last start, on any machine, was more recent. A job that failed counts as started.
+//
+//	cleanup := once.Job{Locker: locker, Name: "cleanup", Apart: time.Hour}
+//
+// The mark then lives for Apart on each server, so the clocks of the machines do not matter. A start
+// that waited for the lock is never late. Do not change a name from Every or Day to Apart: while the
+// mark of a tick lives, Run returns an error.
 //
 // # What is promised
 //
@@ -56,7 +69,8 @@
 // not enough, let the job record the tick together with what it writes.
 //
 // A mark lives for four ticks, and at least a minute. A machine that waited for the lock for longer
-// than half of that does not run its tick: ErrLate. A machine whose clock is behind by more than a
+// than half of that does not run its tick: ErrLate. Neither does RunTick run a tick that ended so long
+// ago. A machine whose clock is behind by more than a
 // mark's life may run a tick that is long over. One whose clock is ahead marks a later tick, and the
 // ticks before it are Done while that mark lives.
 package once

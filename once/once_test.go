@@ -272,12 +272,37 @@ func TestWhatIsNoJobIsRefused(t *testing.T) {
 		good, _ := machine(t, w)
 		var none context.Context
 		for want, call := range map[string]func(j once.Job) (once.Outcome, error){
-			"there is no Locker":           func(j once.Job) (once.Outcome, error) { j.Locker = nil; return j.Run(t.Context(), nothing) },
-			"Every is 0s, must be between": func(j once.Job) (once.Outcome, error) { j.Every = 0; return j.Run(t.Context(), nothing) },
-			"Every and Day are both set":   func(j once.Job) (once.Outcome, error) { j.Day = time.UTC; return j.Run(t.Context(), nothing) },
+			"there is no Locker":            func(j once.Job) (once.Outcome, error) { j.Locker = nil; return j.Run(t.Context(), nothing) },
+			"Every is 0s, must be at least": func(j once.Job) (once.Outcome, error) { j.Every = 0; return j.Run(t.Context(), nothing) },
+			"Every is 27m0s, which does not divide a day; the nearest that do are 24m0s and 30m0s": func(j once.Job) (once.Outcome, error) {
+				j.Every = 27 * time.Minute
+				return j.Run(t.Context(), nothing)
+			},
+			"Every, Day and Apart exclude each other": func(j once.Job) (once.Outcome, error) { j.Day = time.UTC; return j.Run(t.Context(), nothing) },
+			"Apart is 1ms, must be between": func(j once.Job) (once.Outcome, error) {
+				j.Every, j.Apart = 0, time.Millisecond
+				return j.Run(t.Context(), nothing)
+			},
+			"Apart excludes TakeOver": func(j once.Job) (once.Outcome, error) {
+				j.Every, j.Apart, j.TakeOver = 0, time.Hour, true
+				return j.Run(t.Context(), nothing)
+			},
+			"a Job with Apart has no ticks": func(j once.Job) (once.Outcome, error) {
+				j.Every, j.Apart = 0, time.Hour
+				return j.RunTick(t.Context(), time.Now(), nothing)
+			},
 			"no tick of a Job with Day": func(j once.Job) (once.Outcome, error) {
 				j.Every, j.Day = 0, time.UTC
 				return j.RunTick(t.Context(), time.Date(2030, time.January, 7, 13, 30, 0, 0, time.UTC), nothing)
+			},
+			"0001-01-01 00:00:00 +0000 UTC must be between 1970 and": func(j once.Job) (once.Outcome, error) {
+				return j.RunTick(t.Context(), time.Time{}, nothing)
+			},
+			"1969-12-31 23:55:00 +0000 UTC must be between 1970 and": func(j once.Job) (once.Outcome, error) {
+				return j.RunTick(t.Context(), time.Unix(-300, 0), nothing)
+			},
+			"must be between 1970 and": func(j once.Job) (once.Outcome, error) {
+				return j.RunTick(t.Context(), time.Unix(1<<62, 0), nothing)
 			},
 			"the context is nil":  func(j once.Job) (once.Outcome, error) { return j.Run(none, nothing) },
 			"the function is nil": func(j once.Job) (once.Outcome, error) { return j.Run(t.Context(), nil) },
@@ -288,6 +313,24 @@ func TestWhatIsNoJobIsRefused(t *testing.T) {
 			assert.Equal(t, once.NotRun, outcome)
 		}
 		assert.Equal(t, "not run ran done busy Outcome(4)", fmt.Sprint(once.NotRun, " ", once.Ran, " ", once.Done, " ", once.Busy, " ", once.Outcome(4)))
+	})
+}
+
+// TestAClaimOfNoTickIsRefused: its mark could not be raised, so it would be taken for one that is marked.
+func TestAClaimOfNoTickIsRefused(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		j, _ := machine(t, w)
+		lock, err := j.Locker.Acquire(t.Context(), j.Name)
+		require.NoError(t, err)
+		defer lock.Release(t.Context())
+		for _, at := range []time.Time{{}, time.Unix(0, 0), time.Unix(1<<62, 0)} {
+			first, err := j.Claim(t.Context(), lock, at)
+			require.ErrorContains(t, err, "must be between 1970 and")
+			assert.False(t, first)
+			first, err = once.Claim(t.Context(), lock, at, every)
+			require.ErrorContains(t, err, "must be between 1970 and")
+			assert.False(t, first)
+		}
 	})
 }
 

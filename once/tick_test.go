@@ -186,3 +186,24 @@ func TestARunThatComesLateIsRefused(t *testing.T) {
 		})
 	}
 }
+
+// TestATickThatEndedLongAgoIsRefused, because its mark may have expired. A start that catches up the
+// tick before leaves the next one alone.
+func TestATickThatEndedLongAgoIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, j := range map[string]once.Job{"interval": {Every: time.Hour}, "day": {Day: zone(t, "America/Los_Angeles")}} {
+		synctest.Test(t, func(t *testing.T) {
+			length := time.Hour
+			if j.Day != nil {
+				length = 24 * time.Hour
+			}
+			j.Locker, j.Name = redlocktest.Start(t).Locker(), name
+			time.Sleep(10 * length)
+			now := j.Tick(time.Now())
+			is(t, once.NotRun, once.ErrLate)(j.RunTick(t.Context(), now.Add(-4*length), nothing))
+			is(t, once.Ran)(j.RunTick(t.Context(), now.Add(-2*length), nothing))
+			is(t, once.Ran)(j.RunTick(t.Context(), now, nothing))
+			is(t, once.Done)(j.RunTick(t.Context(), now.Add(-2*length), nothing))
+		})
+	}
+}

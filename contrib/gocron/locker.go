@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-co-op/gocron/v2"
 
+	"github.com/redquorum/redquorum/internal/slots"
 	"github.com/redquorum/redquorum/once"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -29,7 +30,7 @@ type Locker struct {
 
 var _ gocron.Locker = (*Locker)(nil)
 
-// NewLocker returns a Locker with ticks of the length every: a second at least, a year at most, and
+// NewLocker returns a Locker with ticks of the length every: a second at least, a divisor of a day, and
 // no longer than the interval of any of its jobs. For jobs that go by the time of day, give an hour
 // or half an hour: see the package's comment. All machines give the same. The options are for the
 // locks; Exclusive is set in any case.
@@ -37,12 +38,13 @@ var _ gocron.Locker = (*Locker)(nil)
 // Errors: what is wrong with the arguments. No server is asked. The redlock.Locker stays the
 // caller's, to be closed after the scheduler's Shutdown.
 func NewLocker(locker *redlock.Locker, every time.Duration, opts ...redlock.Option) (*Locker, error) {
-	const year = 365 * 24 * time.Hour
-	switch {
+	switch wrong := slots.Wrong(every, time.Duration.String); {
 	case locker == nil:
 		return nil, errors.New("redlockgocron: the redlock.Locker is nil; make one with redlock.New")
-	case every < time.Second || every > year:
-		return nil, fmt.Errorf("redlockgocron: ticks of %v, must be between %v and %v", every, time.Second, year)
+	case every < time.Second:
+		return nil, fmt.Errorf("redlockgocron: ticks of %v, must be at least %v", every, time.Second)
+	case wrong != "":
+		return nil, fmt.Errorf("redlockgocron: a tick of %v %s", every, wrong)
 	}
 	l := &Locker{locker: locker, ticks: once.Job{Every: every}, runs: map[string]*run{}}
 	l.opts = append([]redlock.Option{redlock.Retries(tries)}, opts...)

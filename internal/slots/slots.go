@@ -1,0 +1,46 @@
+// Package slots knows which lengths of time divide a day into equal slots. Slots of another length
+// begin at other times each day, so a job that starts by the clock would be skipped in some of them
+// and would run twice in others. Package once, the command and the HTTP API refuse such lengths.
+package slots
+
+import (
+	"fmt"
+	"time"
+)
+
+const day = 24 * time.Hour
+
+// Wrong returns why a length is not that of slots of a day, with the nearest lengths that are, or an
+// empty text. It writes lengths with write.
+func Wrong(length time.Duration, write func(time.Duration) string) string {
+	if length > 0 && day%length == 0 {
+		return ""
+	}
+	below, above := nearest(length)
+	if above == 0 {
+		return fmt.Sprintf("does not divide a day; the longest that does is %s", write(below))
+	}
+	if below == 0 {
+		return fmt.Sprintf("does not divide a day; the shortest that does is %s", write(above))
+	}
+	return fmt.Sprintf("does not divide a day; the nearest that do are %s and %s", write(below), write(above))
+}
+
+// nearest returns the nearest lengths that divide a day, in whole minutes from a minute on, and in
+// whole seconds below. Zero: there is none.
+func nearest(length time.Duration) (below, above time.Duration) {
+	unit := time.Minute
+	if length < unit {
+		unit = time.Second
+	}
+	for of := unit; of <= day; of += unit {
+		switch {
+		case day%of != 0:
+		case of < length:
+			below = of
+		default:
+			return below, of
+		}
+	}
+	return below, 0
+}
