@@ -88,6 +88,7 @@ func TestApartRefusesTheMarkOfATick(t *testing.T) {
 		is(t, once.Ran)(ticks.Run(t.Context(), nothing))
 		outcome, err := j.Run(t.Context(), nothing)
 		require.ErrorContains(t, err, `once: "report" has the mark of a tick`)
+		require.ErrorIs(t, err, redlock.ErrMarked)
 		assert.Equal(t, once.NotRun, outcome)
 		time.Sleep(5 * time.Minute)
 		is(t, once.Ran)(j.Run(t.Context(), nothing))

@@ -257,8 +257,8 @@ func (j Job) claim(ctx context.Context, lock *redlock.Lock, s start) (Outcome, e
 // the lock in their own way, as redlock run does.
 //
 // Errors: ErrLate if more than half of a mark's life has passed since started and no mark was
-// found; those of redlock.Lock.Mark and RaiseMark, after which the tick may be marked, and so run
-// by none.
+// found; redlock.ErrMarked if a Job with Apart finds the mark of a tick; those of redlock.Lock.Mark and
+// RaiseMark, after which the tick may be marked, and so run by none.
 func (j Job) Claim(ctx context.Context, lock *redlock.Lock, started time.Time) (first bool, err error) {
 	if err := j.checkTicks(); err != nil {
 		return false, err
@@ -317,7 +317,7 @@ func (s start) isFirst(ctx context.Context, lock *redlock.Lock) (bool, error) {
 	case err != nil:
 		return false, err
 	case s.mark == apartMark && mark > apartMark:
-		return false, fmt.Errorf("once: %q has the mark of a tick, from a Job with Every or Day: take another name, or wait until the mark has expired", lock.Name())
+		return false, fmt.Errorf("once: %q has the mark of a tick, from a Job with Every or Day: take another name, or wait until it has expired: %w", lock.Name(), redlock.ErrMarked)
 	case mark >= s.mark:
 		return false, nil
 	case s.mark != apartMark && s.isLate(): // by now, which is after the mark was read

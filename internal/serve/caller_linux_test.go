@@ -245,10 +245,10 @@ func TestALockIsKeptIfItsAnswerMayStillBeRead(t *testing.T) {
 // TestAClientThatHasLeftHoldsNothing, whether it leaves before its turn or with it, and another runs its tick.
 func TestAClientThatHasLeftHoldsNothing(t *testing.T) {
 	overSockets(t, func(t *testing.T, servers *redlocktest.Servers, s *Server, dial func() line) {
-		for _, every := range []string{"", `,"every_ms":31536000000`} {
+		for _, once := range []string{"", `,"apart_ms":31536000000`} {
 			give := servers.Hold("a")
 			c := dial()
-			c.send("POST /v1/locks", `{"name":"a","wait_ms":3600000`+every+`}`)
+			c.send("POST /v1/locks", `{"name":"a","wait_ms":3600000`+once+`}`)
 			soon(t, func() bool { return requests(s) == 1 }, "it waits")
 			c.Close()
 			if c.LocalAddr().Network() == "unix" {
@@ -260,7 +260,7 @@ func TestAClientThatHasLeftHoldsNothing(t *testing.T) {
 			assert.Empty(t, s.table.all())
 		}
 		other := dial()
-		other.sendOnly("POST /v1/locks", `{"name":"a","every_ms":31536000000}`)
+		other.sendOnly("POST /v1/locks", `{"name":"a","apart_ms":31536000000}`)
 		status, body := other.answer()
 		assert.Equal(t, http.StatusCreated, status, body)
 	})

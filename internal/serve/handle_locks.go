@@ -161,6 +161,8 @@ func (s *Server) keep(r *request, of *session, a *attempt, lock *redlock.Lock) (
 		// under the client's context: a tick that is marked without its lease is never run.
 		first, err := ticks.Claim(context.WithoutCancel(r.Context()), lock, r.since)
 		switch {
+		case err == nil && !first && wanted.Apart != 0:
+			err = errSoon
 		case err == nil && !first:
 			err = errDone
 		case err == nil && a.key == "": // with a key the client can still ask again

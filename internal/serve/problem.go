@@ -42,7 +42,7 @@ const (
 	kindLease     = "no_lease"
 	kindConflict  = "other_request"
 	kindHeld      = "held"
-	kindDone      = "done" // the tick has been run
+	kindDone      = "done" // the tick has been run, or the last start was too recent
 	kindLate      = "late" // whether the tick has been run is not known any more
 	kindLost      = "lost"
 	kindNoQuorum  = "no_quorum"
@@ -55,6 +55,7 @@ var (
 	errEnding = newProblem(http.StatusServiceUnavailable, kindEnding, "the server ends: ask again when it is back")
 	errLate   = newProblem(http.StatusConflict, kindLate, "the lock came so late that whether the tick of this request was run is not known any more: a new request is of a new tick")
 	errDone   = newProblem(http.StatusConflict, kindDone, "the tick has been run, or is being run")
+	errSoon   = newProblem(http.StatusConflict, kindDone, "the last start was less than apart_ms ago")
 	// errLeft is the answer to a client that has left. It is read only where a client that shuts down its
 	// writing side cannot be told from one that has left.
 	errLeft      = bad("the connection was closed before there was an answer: keep it open in both directions until the answer has come")
@@ -107,6 +108,8 @@ func problemOf(err error) *problem {
 		return newProblem(http.StatusGone, kindLost, inOurWords(err))
 	case errors.Is(err, redlock.ErrReleased): // by another request, at the same time
 		return errNoLease
+	case errors.Is(err, redlock.ErrMarked): // by a tick, where apart_ms was given
+		return newProblem(http.StatusConflict, kindDone, inOurWords(err))
 	case errors.Is(err, redlock.ErrClosed):
 		return errEnding
 	case errors.Is(err, context.DeadlineExceeded):

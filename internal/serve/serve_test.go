@@ -340,6 +340,23 @@ func TestKinds(t *testing.T) {
 		time.Sleep(time.Minute)
 		c = open(t, s, "")
 		c.take(`{"name":"tick","every_ms":60000}`)
+
+		const apart = `{"name":"apart","apart_ms":60000}`
+		time.Sleep(time.Until(time.Now().Round(time.Minute).Add(90*time.Second - time.Millisecond)))
+		c = open(t, s, `{"ttl_ms":600000}`)
+		last := c.take(apart)
+		assert.Empty(t, last.lease.Tick)
+		c.release(last.lease.Lease)
+		for _, after := range []time.Duration{time.Second, 58 * time.Second} { // over a border of the clock
+			time.Sleep(after)
+			soon := c.ask("POST", "/v1/locks", apart)
+			assert.Equal(t, kindDone, soon.problem.Kind)
+			assert.Equal(t, "the last start was less than apart_ms ago", soon.problem.Detail)
+		}
+		time.Sleep(2 * time.Second)
+		c.release(c.take(apart).lease.Lease)
+		other := c.ask("POST", "/v1/locks", `{"name":"tick","apart_ms":60000,"wait_ms":300000}`)
+		assert.Equal(t, kindDone, other.problem.Kind, "it has the mark of a tick")
 	})
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/redquorum/redquorum/internal/slots"
 	"github.com/redquorum/redquorum/once"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -41,6 +42,7 @@ type wish struct {
 	MaxHold int64    `json:"max_hold_ms"`
 	Every   int64    `json:"every_ms"`
 	DayIn   string   `json:"every_day_in"` // a time zone
+	Apart   int64    `json:"apart_ms"`
 
 	risk time.Duration // what is left of a lock that is at risk: one that is well has more
 }
@@ -96,7 +98,8 @@ const (
 	maxBody = 256 << 10
 	maxWait = time.Hour
 	maxKey  = 255 // bytes of an Idempotency-Key
-	year    = 365 * 24 * time.Hour
+	day     = 24 * time.Hour
+	year    = 365 * day
 )
 
 // checkText refuses what is said twice around the body, of which only one would count, and what is no text.
@@ -205,6 +208,8 @@ func longPoll(r *request) (seen int64, wait time.Duration, err error) {
 
 func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
+func inMillis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
 // between returns what is wrong with a field that is a time, or nil.
 func between(field string, n int64, least, most time.Duration) error {
 	if n < least.Milliseconds() || n > most.Milliseconds() {
@@ -245,18 +250,24 @@ func (w *wish) check(ttl time.Duration) error {
 		return bad(`"names" are for "kind" exclusive, not %q`, w.Kind)
 	case w.Kind == "shared" && w.Fenced, w.Weight > 1 && w.Fenced:
 		return bad(`"fenced" is for one holder at a time: it excludes "kind" shared and "weight"`)
-	case w.Every != 0 && w.DayIn != "":
-		return bad(`"every_ms" and "every_day_in" exclude each other`)
+	case w.Every != 0 && w.DayIn != "", w.Every != 0 && w.Apart != 0, w.DayIn != "" && w.Apart != 0:
+		return bad(`"every_ms", "every_day_in" and "apart_ms" exclude each other`)
 	case w.Every != 0 && !isForOne:
 		return bad(`"every_ms" is for one name and "kind" exclusive`)
 	case w.DayIn != "" && !isForOne:
 		return bad(`"every_day_in" is for one name and "kind" exclusive`)
+	case w.Apart != 0 && !isForOne:
+		return bad(`"apart_ms" is for one name and "kind" exclusive`)
 	case w.DayIn != "" && w.ticks() == nil:
 		return bad(`"every_day_in": %q must be a name of the time zone database, such as Europe/Berlin, America/New_York or UTC`, w.DayIn)
 	}
 	w.TTL = cmp.Or(w.TTL, ttl.Milliseconds())
+	if wrong := slots.Wrong(millis(w.Every), inMillis); w.Every >= time.Second.Milliseconds() && wrong != "" {
+		return bad(`"every_ms": %d %s`, w.Every, wrong)
+	}
 	return cmp.Or(
-		between("every_ms", cmp.Or(w.Every, year.Milliseconds()), time.Second, year),
+		between("every_ms", cmp.Or(w.Every, day.Milliseconds()), time.Second, day),
+		between("apart_ms", cmp.Or(w.Apart, year.Milliseconds()), time.Second, year),
 		between("ttl_ms", w.TTL, time.Millisecond, year),
 		between("wait_ms", w.Wait, 0, maxWait),
 		between("max_hold_ms", w.MaxHold, 0, year),
@@ -311,6 +322,7 @@ func (w *wish) grant(lock *redlock.Lock, asked time.Time) grant {
 	}
 	switch ticks := w.ticks(); {
 	case ticks == nil:
+	case w.Apart != 0: // which has no ticks
 	case w.DayIn != "":
 		g.Tick = ticks.Tick(asked).Format(time.DateOnly)
 	default:
@@ -324,6 +336,8 @@ func (w *wish) ticks() *once.Job {
 	switch zone, err := time.LoadLocation(w.DayIn); {
 	case w.Every != 0:
 		return &once.Job{Every: millis(w.Every)}
+	case w.Apart != 0:
+		return &once.Job{Apart: millis(w.Apart)}
 	case w.DayIn == "", err != nil, zone == time.Local, w.DayIn == "localtime": // which differ from one machine to the next
 		return nil
 	default:
