@@ -175,7 +175,7 @@ func (j Job) checkTicks() error {
 			set++
 		}
 	}
-	switch wrong := slots.Wrong(j.Every, time.Duration.String); {
+	switch wrong := slots.Wrong(j.Every, slots.Text); {
 	case set > 1:
 		return fmt.Errorf("once: %q: Every, Day and Apart exclude each other: set one", j.Name)
 	case j.Apart != 0 && (j.Apart < time.Second || j.Apart > year):
@@ -187,7 +187,7 @@ func (j Job) checkTicks() error {
 	case j.Every < time.Second:
 		return fmt.Errorf("once: %q: Every is %v, must be at least %v", j.Name, j.Every, time.Second)
 	case wrong != "":
-		return fmt.Errorf("once: %q: Every is %v, which %s", j.Name, j.Every, wrong)
+		return fmt.Errorf("once: %q: Every is %s, which %s", j.Name, slots.Text(j.Every), wrong)
 	}
 	return nil
 }

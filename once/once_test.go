@@ -274,7 +274,7 @@ func TestWhatIsNoJobIsRefused(t *testing.T) {
 		for want, call := range map[string]func(j once.Job) (once.Outcome, error){
 			"there is no Locker":            func(j once.Job) (once.Outcome, error) { j.Locker = nil; return j.Run(t.Context(), nothing) },
 			"Every is 0s, must be at least": func(j once.Job) (once.Outcome, error) { j.Every = 0; return j.Run(t.Context(), nothing) },
-			"Every is 27m0s, which does not divide a day; the nearest that do are 24m0s and 30m0s": func(j once.Job) (once.Outcome, error) {
+			"Every is 27m, which does not divide a day; the nearest that do are 24m and 30m": func(j once.Job) (once.Outcome, error) {
 				j.Every = 27 * time.Minute
 				return j.Run(t.Context(), nothing)
 			},

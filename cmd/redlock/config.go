@@ -69,7 +69,8 @@ var settings = []setting{
 	{flag: "office", isText: true},
 	{flag: "retry-interval", most: year, limits: "must be between 0 and a year"},
 	{flag: "min-hold", most: year, limits: "must be between 0 and a year"},
-	{flag: "once-per", least: int64(time.Second), most: year, limits: "must be between 1s and a year, or day"},
+	{flag: "once-per", least: int64(time.Second), most: year, limits: "must be between 1s and 24h, or day"},
+	{flag: "at-least-apart", least: int64(time.Second), most: year, limits: "must be between 1s and a year"},
 	{flag: "retries", most: math.MaxInt, limits: "must not be negative"},
 	{flag: "permits", least: 1, most: holdings.MostPermits, limits: "must be between 1 and 1000"},
 	{flag: "weight", least: 1, most: 128, limits: "must be between 1 and 128"},
@@ -202,7 +203,7 @@ func assign(f *pflag.Flag, value []string) error {
 // wanted are the words for values that a flag of a type does not take.
 var wanted = map[string]string{
 	"bool": "true or false", "duration": "a time with its unit, such as 500ms, 10s or 1h30m", "int": "a whole number",
-	"tick": "day, or a time with its unit, such as 5m or 1h",
+	"tick": "day, or a time with its unit, such as 5m or 1h", "time": "a time as in RFC 3339, such as 2030-01-07T02:30:00+01:00, or @ and seconds since 1970",
 }
 
 // notOfType says what a flag takes instead of a value. It takes the place of the words of the
@@ -223,7 +224,7 @@ func wrong(flags *pflag.FlagSet, name, format string, args ...any) error {
 	if from := f.Annotations[origin]; from != nil && !f.Changed {
 		of, code = from[0], exitConfig
 	}
-	if kind := f.Value.Type(); kind == "int" || kind == "duration" || kind == "tick" {
+	if kind := f.Value.Type(); kind == "int" || kind == "duration" || kind == "tick" || kind == "time" {
 		of += " " + f.Value.String()
 	}
 	return &exitError{code: code, err: fmt.Errorf("%s: %w", of, fmt.Errorf(format, args...))}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	tr "github.com/stretchr/testify/require"
@@ -92,7 +93,7 @@ func TestDocumentsNameTheServersOfNodes(t *testing.T) {
 // tools are the programs that documents run under a lock. The test has others in their place, which
 // say under which lock they are.
 var tools = []string{
-	"terraform", "tofu", "flyway", "ssh", "manage.py", "deploy.sh", "convert", "train", "report", "billing",
+	"terraform", "tofu", "flyway", "ssh", "manage.py", "deploy.sh", "convert", "train", "report", "billing", "cleanup",
 }
 
 // TestCommandsOfDocumentsRun: each whole command line of ours, in a shell's block, a crontab, a
@@ -125,6 +126,49 @@ func TestCommandsOfDocumentsRun(t *testing.T) {
 	}
 	assert.Greater(t, ran, 12)
 	assert.Empty(t, left, "no document has these any more")
+}
+
+// TestLateStartsOfDocumentsNameTheirTick: each start that a shell gives the scheduled time runs in its slot, and
+// leaves the next one alone, whatever date(1) says.
+func TestLateStartsOfDocumentsNameTheirTick(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, fleet.Embedded, 3)
+	dir := toolbox(t)
+	tr.NoError(t, os.WriteFile(filepath.Join(dir, "date"), []byte("#!/bin/sh\necho $NOW\n"), 0o755))
+	zone, err := time.LoadLocation("Europe/Berlin")
+	tr.NoError(t, err)
+	now := time.Now().In(zone)
+	hour, slot := now.Truncate(time.Hour), now.Truncate(5*time.Minute)
+	evening := time.Date(now.Year(), now.Month(), now.Day()-1, 23, 0, 0, 0, zone)
+	next := time.Date(now.Year(), now.Month(), now.Day(), 23, 0, 0, 0, zone)
+	type start struct {
+		at   time.Time
+		runs bool
+	}
+	starts := map[string][]start{
+		"--once-per 1h":  {{hour.Add(10 * time.Minute), true}, {hour.Add(40 * time.Minute), false}, {hour.Add(-10 * time.Minute), false}},
+		"--once-per day": {{evening.Add(30 * time.Minute), true}, {evening.Add(100 * time.Minute), false}, {evening.Add(10 * time.Hour), false}, {next, true}},
+		"--once-per 5m":  {{slot, true}, {slot, false}, {slot.Add(5 * time.Minute), true}},
+	}
+	for _, c := range readme.Commands(t) {
+		if _, is := c.Calls("sh -c"); !is || !c.Whole {
+			continue
+		}
+		for length, all := range starts {
+			if !strings.Contains(c.Text, length) {
+				continue
+			}
+			delete(starts, length)
+			line := strings.NewReplacer("$$", "$", "%%", "%").Replace(c.Text)
+			for _, s := range all {
+				code, said := inShell(t, dir, line, nodesEnv(f.URLs()), fmt.Sprintf("REDLOCK_PREFIX=%d:", c.Line),
+					fmt.Sprintf("NOW=%d", s.at.Unix()), fmt.Sprintf("JOB=my-report-%d", s.at.Unix()/60))
+				assert.Equal(t, s.runs, strings.Contains(said, "report runs under"), "%v: %s\n%s", s.at, c.Place(), said)
+				assert.Contains(t, []int{0, exitHeld}, code, said)
+			}
+		}
+	}
+	assert.Empty(t, starts)
 }
 
 // TestCurlOfDocumentsAsksAServer: each curl of a document gets, in the order of the document, an answer

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/redquorum/redquorum/internal/job"
 	"github.com/redquorum/redquorum/internal/plain"
+	"github.com/redquorum/redquorum/internal/slots"
 	"github.com/redquorum/redquorum/once"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -35,16 +37,25 @@ Processes that the command leaves running are ended with it, except those in oth
 resource refuse a lower $REDLOCK_FENCE than it has seen. On Windows nothing can leave the job
 object, and Ctrl-Break stands for SIGTERM.
 
-For cron, --once-per 5m runs the command at most once in five minutes, on all machines together,
-even if their clocks differ. A second redlock in these five minutes exits as if another client
-held the lock. What counts is when redlock was started. If it then waits for more than two ticks
-(at least half a minute), it cannot know whether the command was run: it does not run it, and
-exits with 1.
+For cron, --once-per 5m runs the command once in each slot of 5m by the clock, on all machines
+together. The slots are the multiples of 5m since midnight in UTC, and a start belongs to the
+nearest: 12:02:31 and 12:07:29 to 12:05. So machines agree if their clocks differ by less than
+half a slot. A second redlock in a slot exits as if another client held the lock. What counts is
+when redlock was started. If it then waits for more than two slots (at least half a minute), it
+cannot know whether the command was run: it does not run it, and exits with 1.
 
 For a daily job, write --once-per day and the time zone of the crontab, such as --time-zone
 Europe/Berlin, the same on all machines: 24h could leave a day out when summer time begins. A day
 begins half a minute before midnight, for machines that are a little early. For every few hours,
 write --once-per 1h, or 30m if the job starts at half past an hour of UTC.
+
+If starts may be late, because of a random delay or because the machine was off, name the time of
+the schedule: --tick 2030-01-07T02:30:00+01:00, or --tick @1893979800 (seconds since 1970). Its
+slot counts then, in place of the slot of the start.
+
+For a job without a schedule, such as one that a program runs when it starts, --at-least-apart 1h
+runs the command unless its last start, on any machine, was less than an hour ago. For a schedule
+use --once-per: of two starts that are a moment closer than 1h the second is refused.
 
 The command finds in its environment
   REDLOCK_NAME         the name
@@ -62,9 +73,11 @@ type runCommand struct {
 	*acquisition
 	minHold time.Duration
 	oncePer tickLength
-	zone    string    // of a day
-	ticks   *once.Job // as --once-per has it; nil without
-	started time.Time
+	zone    string // of a day
+	apart   time.Duration
+	tickAt  tickTime
+	ticks   *once.Job // as --once-per or --at-least-apart has it; nil without
+	started time.Time // or the time of --tick
 }
 
 // A tickLength is the value of --once-per: a time, or a day of the calendar.
@@ -85,11 +98,34 @@ func (l *tickLength) String() string {
 	if l.isDay {
 		return "day"
 	}
-	return l.every.String()
+	return slots.Text(l.every)
 }
 
 // Type names the type for wanted, which has the words for it.
 func (l *tickLength) Type() string { return "tick" }
+
+// A tickTime is the value of --tick.
+type tickTime struct{ time.Time }
+
+func (t *tickTime) Set(text string) (err error) {
+	if seconds, ok := strings.CutPrefix(text, "@"); ok {
+		n, err := strconv.ParseInt(seconds, 10, 64)
+		t.Time = time.Unix(n, 0)
+		return err
+	}
+	t.Time, err = time.Parse(time.RFC3339, text)
+	return err
+}
+
+func (t *tickTime) String() string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.Format(time.RFC3339)
+}
+
+// Type names the type for wanted, which has the words for it.
+func (t *tickTime) Type() string { return "time" }
 
 func newRun() *cobra.Command {
 	c := &cobra.Command{
@@ -100,6 +136,8 @@ func newRun() *cobra.Command {
   # in the crontabs of several machines: one of them does it, the others exit with 75
   redlock run --no-wait --once-per 5m report -- /usr/local/bin/report
   redlock run --no-wait --once-per day --time-zone Europe/Berlin nightly -- /usr/local/bin/report
+  # when a program starts, but not more often than once an hour
+  redlock run --no-wait --at-least-apart 1h cleanup -- /usr/local/bin/cleanup
   redlock run --wait 30s --fenced migrate -- sh -c 'migrate --fence "$REDLOCK_FENCE"'
   # holds both names, whoever wants them in whatever order
   redlock run --and account:7 account:3 -- transfer 3 7
@@ -119,7 +157,9 @@ func newRun() *cobra.Command {
 	r := &runCommand{acquisition: acquisitionFlags(c, "kill-after", "how long the command has to end after SIGTERM, when its lock is lost (default: TTL/4)")}
 	f := c.Flags()
 	f.DurationVar(&r.minHold, "min-hold", 0, "hold the lock for at least so long: for short jobs that several machines start by their clocks")
-	f.Var(&r.oncePer, "once-per", "run the command at most once per tick of this `LENGTH`, on all machines together: day, or a time of at least 1s; the tick nearest to the start counts")
+	f.Var(&r.oncePer, "once-per", "run the command once in each slot of this `LENGTH` by the clock, on all machines together: day, or a time that divides a day; the slot nearest to the start counts")
+	f.Var(&r.tickAt, "tick", "the scheduled `TIME` of this start, which counts for --once-per in place of the start: RFC 3339, or @ and seconds since 1970")
+	f.DurationVar(&r.apart, "at-least-apart", 0, "run the command unless its last start, on any machine, was more recent than this")
 	f.StringVar(&r.zone, "time-zone", "", "the time `ZONE` of --once-per day, as in the crontab, such as Europe/Berlin")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		r.started = time.Now()
@@ -142,7 +182,15 @@ func (r *runCommand) check(names []string) error {
 	if err := r.acquisition.check(names); err != nil {
 		return err
 	}
-	switch hasZone := r.flags.Changed("time-zone"); {
+	set := r.flags.Changed
+	isOncePer := set("once-per")
+	switch hasZone := set("time-zone"); {
+	case isOncePer && set("at-least-apart"):
+		return usageErrorf("--once-per excludes --at-least-apart: slots are by the clock, and distances are not")
+	case set("tick") && !isOncePer:
+		return usageErrorf("--tick is for --once-per: it says which slot this start is for")
+	case (isOncePer || set("at-least-apart")) && (len(r.and) > 0 || r.shared || r.permits > 1):
+		return usageErrorf("--once-per and --at-least-apart exclude --and, --shared and --permits: they mark one name, for one command")
 	case hasZone && !r.oncePer.isDay:
 		return usageErrorf("--time-zone is for --once-per day: other ticks are the same in all zones")
 	case r.oncePer.isDay && !hasZone:
@@ -153,9 +201,23 @@ func (r *runCommand) check(names []string) error {
 			return usageErrorf("--time-zone: %q must be a name of the time zone database, such as Europe/Berlin, America/New_York or UTC", r.zone)
 		}
 		r.ticks = &once.Job{Day: zone}
-	case r.flags.Changed("once-per"):
+	case isOncePer:
+		if why := slots.Wrong(r.oncePer.every, slots.Text); why != "" {
+			return wrong(r.flags, "once-per", "%s", why)
+		}
 		r.ticks = &once.Job{Every: r.oncePer.every}
+	case set("at-least-apart"):
+		r.ticks = &once.Job{Apart: r.apart}
 	}
+	if !set("tick") {
+		return nil
+	}
+	slot := cmp.Or(r.oncePer.every, 24*time.Hour)
+	ahead := r.tickAt.Sub(r.started)
+	if r.tickAt.Unix() <= 0 || ahead > slot {
+		return wrong(r.flags, "tick", "must be later than 1970, and at most one slot (%s) from now: the mark of a later one would keep the command from running until then", slots.Text(slot))
+	}
+	r.started = r.started.Add(ahead) // by the clock that cannot be set, from now on
 	return nil
 }
 
@@ -224,7 +286,7 @@ func (r *runCommand) run(ctx context.Context, names, argv []string) error {
 	return r.hold(ctx, lock, j, argv[0])
 }
 
-// claim marks the tick of --once-per, if there is one: that of the start, because what ran while this
+// claim marks the start of --at-least-apart, or the tick of --once-per, if there is one: that of the start, because what ran while this
 // command waited was the run of its tick. The error says why the command must not run.
 func (r *runCommand) claim(ctx context.Context, lock *redlock.Lock) error {
 	if r.ticks == nil {
@@ -232,9 +294,16 @@ func (r *runCommand) claim(ctx context.Context, lock *redlock.Lock) error {
 	}
 	first, err := r.ticks.Claim(ctx, lock, r.started)
 	switch {
+	case errors.Is(err, once.ErrLate) && !r.tickAt.IsZero():
+		return &exitError{code: exitFailed, err: fmt.Errorf("%s: it is too late for the tick of %s: whether that was run is not known any more; the command was not run",
+			plain.Word(lock.Name()), r.tick())}
 	case errors.Is(err, once.ErrLate):
 		return &exitError{code: exitFailed, err: fmt.Errorf("%s: the lock came %v after the start, which is too late for its tick, %s: whether that was run is not known any more; the command was not run",
 			plain.Word(lock.Name()), time.Since(r.started).Round(time.Second), r.tick())}
+	case errors.Is(err, redlock.ErrMarked):
+		return &exitError{code: exitFailed, err: fmt.Errorf("%s has the mark of --once-per, which does not tell the last start: take another NAME, or wait until the mark has expired", plain.Word(lock.Name()))}
+	case err == nil && !first && r.ticks.Apart != 0:
+		return r.conflict(fmt.Errorf("%s was last started less than %s ago", plain.Word(lock.Name()), slots.Text(r.ticks.Apart)), r.verbose > 0)
 	case err == nil && !first:
 		return r.conflict(fmt.Errorf("%s is done for its tick, %s", plain.Word(lock.Name()), r.tick()), r.verbose > 0)
 	}

@@ -193,8 +193,9 @@ func TestACommandRunsOncePerTick(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	l := client(t, f)
+	now := fmt.Sprintf("@%d", time.Now().Unix())
 	run := func(args ...string) (int, string, string) {
-		return command(t, f.URLs(), append(append([]string{"run", "--once-per", "8760h"}, args...), "x", "--", "echo", "ran")...).outcome(t)
+		return command(t, f.URLs(), append(append([]string{"run", "--once-per", "24h", "--tick", now}, args...), "x", "--", "echo", "ran")...).outcome(t)
 	}
 	code, stdout, stderr := run()
 	assert.Zero(t, code, stderr)
@@ -218,6 +219,56 @@ func TestACommandRunsOncePerTick(t *testing.T) {
 	assert.Equal(t, exitNoQuorum, code, "it is not known whether the command has run")
 	assert.Empty(t, stdout)
 	assert.Contains(t, stderr, "its mark is no number")
+}
+
+// TestANamedTickCounts in place of that of the start, so a start that catches up leaves the next slot alone.
+func TestANamedTickCounts(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	now := time.Now()
+	run := func(name string, at time.Time, want int) string {
+		t.Helper()
+		code, stdout, stderr := command(t, f.URLs(), "run", "-v", "--once-per", "1h", "--tick", at.Format(time.RFC3339), name, "--", "echo", "ran").outcome(t)
+		assert.Equal(t, want, code, stderr)
+		assert.Equal(t, want == 0, stdout == "ran\n")
+		return stderr
+	}
+	slot := now.Round(time.Hour)
+	run("x", slot.Add(-time.Hour), 0)
+	run("x", slot.Add(-time.Hour-20*time.Minute), exitHeld)
+	run("x", slot, 0)
+	assert.Contains(t, run("x", slot.Add(29*time.Minute), exitHeld), "x is done for its tick, "+slot.Local().Format(time.DateTime))
+	run("x", slot.Add(-time.Hour), exitHeld)
+	assert.Contains(t, run("y", slot.Add(-4*time.Hour), exitFailed), "y: it is too late for the tick of "+slot.Add(-4*time.Hour).Local().Format(time.DateTime))
+}
+
+// TestStartsOfACommandAreApart, though two slots of the clock are as near as can be.
+func TestStartsOfACommandAreApart(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	run := func(args ...string) (int, string, string) {
+		return command(t, f.URLs(), append(append([]string{"run"}, args...), "x", "--", "echo", "ran")...).outcome(t)
+	}
+	code, stdout, stderr := run("--at-least-apart", "2s")
+	assert.Zero(t, code, stderr)
+	assert.Equal(t, "ran\n", stdout)
+	began := time.Now()
+	for {
+		code, stdout, stderr = run("-v", "--no-wait", "--at-least-apart", "2s")
+		if code == 0 {
+			break
+		}
+		tr.Equal(t, exitHeld, code, stderr)
+		tr.Empty(t, stdout)
+		tr.Contains(t, stderr, "redlock: x was last started less than 2s ago")
+		tr.Less(t, time.Since(began), time.Minute)
+	}
+	assert.Equal(t, "ran\n", stdout)
+	code, _, stderr = run("--once-per", "1h")
+	assert.Zero(t, code, stderr)
+	code, _, stderr = run("--at-least-apart", "2s")
+	assert.Equal(t, exitFailed, code, stderr)
+	assert.Contains(t, stderr, "x has the mark of --once-per, which does not tell the last start")
 }
 
 // TestATickIsOfTheStart, however long the command waited for the lock.
@@ -296,7 +347,7 @@ func TestASplitVoteSkipsNoTick(t *testing.T) {
 	for i, value := range []string{"a", "b", "c"} {
 		ask(t, f.URLs()[i], "SET", "x", value, "PX", "1500")
 	}
-	code, stdout, stderr := command(t, f.URLs(), "run", "--no-wait", "--once-per", "8760h", "x", "--", "echo", "ran").outcome(t)
+	code, stdout, stderr := command(t, f.URLs(), "run", "--no-wait", "--once-per", "24h", "x", "--", "echo", "ran").outcome(t)
 	assert.Zero(t, code, stderr)
 	assert.Equal(t, "ran\n", stdout)
 }

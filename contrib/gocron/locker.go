@@ -38,13 +38,13 @@ var _ gocron.Locker = (*Locker)(nil)
 // Errors: what is wrong with the arguments. No server is asked. The redlock.Locker stays the
 // caller's, to be closed after the scheduler's Shutdown.
 func NewLocker(locker *redlock.Locker, every time.Duration, opts ...redlock.Option) (*Locker, error) {
-	switch wrong := slots.Wrong(every, time.Duration.String); {
+	switch wrong := slots.Wrong(every, slots.Text); {
 	case locker == nil:
 		return nil, errors.New("redlockgocron: the redlock.Locker is nil; make one with redlock.New")
 	case every < time.Second:
 		return nil, fmt.Errorf("redlockgocron: ticks of %v, must be at least %v", every, time.Second)
 	case wrong != "":
-		return nil, fmt.Errorf("redlockgocron: a tick of %v %s", every, wrong)
+		return nil, fmt.Errorf("redlockgocron: a tick of %s %s", slots.Text(every), wrong)
 	}
 	l := &Locker{locker: locker, ticks: once.Job{Every: every}, runs: map[string]*run{}}
 	l.opts = append([]redlock.Option{redlock.Retries(tries)}, opts...)

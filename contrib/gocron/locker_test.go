@@ -229,7 +229,7 @@ func TestWhatIsNoLockerIsRefused(t *testing.T) {
 		for want, make := range map[string]func() (*redlockgocron.Locker, error){
 			"is nil; make one with redlock.New": func() (*redlockgocron.Locker, error) { return redlockgocron.NewLocker(nil, every) },
 			"ticks of 0s":                       func() (*redlockgocron.Locker, error) { return redlockgocron.NewLocker(m.locker, 0) },
-			"a tick of 25h0m0s does not divide": func() (*redlockgocron.Locker, error) { return redlockgocron.NewLocker(m.locker, 25*time.Hour) },
+			"a tick of 25h does not divide":     func() (*redlockgocron.Locker, error) { return redlockgocron.NewLocker(m.locker, 25*time.Hour) },
 			"TTL": func() (*redlockgocron.Locker, error) {
 				return redlockgocron.NewLocker(m.locker, every, redlock.TTL(-1))
 			},

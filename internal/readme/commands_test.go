@@ -21,6 +21,7 @@ import (
 var checkedBy = map[string]string{
 	"redlock":              "cmd/redlock/documents_unix_test.go",
 	"go run ./cmd/redlock": "cmd/redlock/documents_unix_test.go",
+	"sh -c":                "cmd/redlock/documents_unix_test.go",
 	"curl":                 "cmd/redlock/documents_unix_test.go",
 	"go -C bench run .":    "bench/document_test.go",
 	"go -C chaos run .":    "chaos/main_test.go",

@@ -5,6 +5,7 @@ package slots
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -24,6 +25,17 @@ func Wrong(length time.Duration, write func(time.Duration) string) string {
 		return fmt.Sprintf("does not divide a day; the shortest that does is %s", write(above))
 	}
 	return fmt.Sprintf("does not divide a day; the nearest that do are %s and %s", write(below), write(above))
+}
+
+// Text writes a length as people do: 24m, not 24m0s.
+func Text(length time.Duration) string {
+	text := length.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zero) {
+			text = strings.TrimSuffix(text, zero[1:])
+		}
+	}
+	return text
 }
 
 // nearest returns the nearest lengths that divide a day, in whole minutes from a minute on, and in
