@@ -1,6 +1,8 @@
 package reread
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,13 +20,15 @@ import (
 type Command struct {
 	Line string // for the shell
 
-	mu   sync.Mutex
-	last *commandRun
+	limit time.Duration // for a run; zero: commandTimeout
+	mu    sync.Mutex
+	last  *commandRun
 }
 
 const (
 	reused         = time.Second
 	commandTimeout = 30 * time.Second
+	pipeTimeout    = time.Second // for what a command has left at its standard output
 )
 
 // A commandRun is one run of a Command. The rest is set when done is closed.
@@ -41,7 +45,7 @@ func (c *Command) Output(ctx context.Context) (string, error) {
 	c.mu.Lock()
 	if c.last == nil || c.last.isOver() && time.Since(c.last.began) > reused {
 		c.last = &commandRun{began: time.Now(), done: make(chan struct{})}
-		go c.last.run(c.Line)
+		go c.last.run(c.Line, cmp.Or(c.limit, commandTimeout))
 	}
 	r := c.last
 	c.mu.Unlock()
@@ -62,22 +66,33 @@ func (r *commandRun) isOver() bool {
 	}
 }
 
-func (r *commandRun) run(line string) {
+// run runs the command. It ends soon after limit, whatever the command or its children do: without an
+// end the command would never be run again.
+func (r *commandRun) run(line string, limit time.Duration) {
 	defer close(r.done)
-	ctx, cancel := context.WithTimeout(context.Background(), commandTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	shell := []string{"/bin/sh", "-c"}
 	if runtime.GOOS == "windows" {
 		shell = []string{"cmd", "/C"}
 	}
 	command := exec.CommandContext(ctx, shell[0], shell[1], line)
-	command.Stderr = os.Stderr
-	text, err := command.Output()
-	r.password = strings.TrimRight(string(text), "\r\n")
+	var text bytes.Buffer
+	command.Stdout, command.Stderr, command.WaitDelay = &text, os.Stderr, pipeTimeout
+	inGroup(command)
+	command.Cancel = func() error { return killGroup(command) }
+	err := command.Run()
+	if errors.Is(err, exec.ErrWaitDelay) { // it ended well, and left a process behind
+		killGroup(command)
+		err = nil
+	}
+	r.password = strings.TrimRight(text.String(), "\r\n")
 	if errors.Is(err, syscall.ECHILD) { // the warden of "redlock run" reaps all children
 		err = nil
 	}
 	switch {
+	case ctx.Err() != nil:
+		r.err = fmt.Errorf("the password command did not end within %v, and was killed", limit)
 	case err != nil:
 		r.err = fmt.Errorf("the password command failed: %w", err)
 	case r.password == "":

@@ -3,11 +3,13 @@ package reread
 import (
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	tr "github.com/stretchr/testify/require"
@@ -38,6 +40,42 @@ func TestWhatAPasswordCommandPrintsIsReused(t *testing.T) {
 	text, err = os.ReadFile(runs)
 	tr.NoError(t, err)
 	assert.Equal(t, 2, strings.Count(string(text), "run"))
+}
+
+// TestAPasswordCommandThatHangsIsRunAgain, though it is a pipe, whose other end outlives the shell.
+func TestAPasswordCommandThatHangsIsRunAgain(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no /bin/sh here")
+	}
+	dir := t.TempDir()
+	hangs := filepath.Join(dir, "hangs")
+	tr.NoError(t, os.WriteFile(hangs, nil, 0o600))
+	c := &Command{
+		Line:  "if test -e " + hangs + "; then sh -c 'echo $$ >" + dir + "/pid; exec sleep 1000' | cat; else echo secret; fi",
+		limit: 200 * time.Millisecond,
+	}
+	_, err := c.Output(t.Context())
+	tr.ErrorContains(t, err, "did not end within 200ms, and was killed")
+	tr.NoError(t, os.Remove(hangs))
+	c.last.began, c.limit = c.last.began.Add(-2*reused), time.Minute
+	password, err := c.Output(t.Context())
+	tr.NoError(t, err)
+	assert.Equal(t, "secret", password)
+	if text, err := os.ReadFile(filepath.Join(dir, "pid")); err == nil { // else it was killed before it wrote
+		tr.Eventually(t, func() bool {
+			return exec.Command("kill", "-0", strings.TrimSpace(string(text))).Run() != nil
+		}, time.Minute, time.Millisecond, "all of the pipe was killed")
+	}
+}
+
+// TestWhatAPasswordCommandLeavesBehindHoldsNobodyUp.
+func TestWhatAPasswordCommandLeavesBehindHoldsNobodyUp(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no /bin/sh here")
+	}
+	password, err := (&Command{Line: "sleep 1000 & echo secret"}).Output(t.Context())
+	tr.NoError(t, err)
+	assert.Equal(t, "secret", password)
 }
 
 func TestAPasswordCommandThatFails(t *testing.T) {
