@@ -51,58 +51,20 @@ func TestTheAPIIsWhatWasAgreedOn(t *testing.T) {
 	}
 	want, err := os.ReadFile(golden)
 	require.NoError(t, err)
-	if changes := differences(string(want), api.String()); len(changes) > 0 {
+	if changes := readme.Differences(string(want), api.String()); len(changes) > 0 {
 		assert.Fail(t, "the API has changed; if it is meant to, and docs/COMPATIBILITY.md allows it: "+
 			"go test ./internal/readme -run API -update", "%s", strings.Join(changes, "\n"))
 	}
-}
-
-// differences returns the lines in which two texts differ, with the package of each.
-func differences(before, after string) (lines []string) {
-	a, b := strings.Split(before, "\n"), strings.Split(after, "\n")
-	same := make([][]int, len(a)+1) // lines that the ends of a and b have in common
-	same[len(a)] = make([]int, len(b)+1)
-	for i := len(a) - 1; i >= 0; i-- {
-		same[i] = make([]int, len(b)+1)
-		for k := len(b) - 1; k >= 0; k-- {
-			if same[i][k] = max(same[i+1][k], same[i][k+1]); a[i] == b[k] {
-				same[i][k] = 1 + same[i+1][k+1]
-			}
-		}
-	}
-	within, told := "", ""
-	tell := func(line string) {
-		if within != told {
-			lines, told = append(lines, within), within
-		}
-		lines = append(lines, line)
-	}
-	for i, k := 0, 0; i < len(a) || k < len(b); {
-		switch {
-		case i < len(a) && k < len(b) && a[i] == b[k]:
-			if strings.HasPrefix(a[i], "package ") {
-				within = a[i]
-			}
-			i, k = i+1, k+1
-		case k == len(b) || i < len(a) && same[i+1][k] >= same[i][k+1]:
-			tell("- " + a[i])
-			i++
-		default:
-			tell("+ " + b[k])
-			k++
-		}
-	}
-	return lines
 }
 
 // TestOnlyLinesThatDifferArePrinted, and not the API twice.
 func TestOnlyLinesThatDifferArePrinted(t *testing.T) {
 	t.Parallel()
 	before := "package a\nfunc A()\n\npackage b\nfunc B()\nfunc C()\n"
-	assert.Empty(t, differences(before, before))
+	assert.Empty(t, readme.Differences(before, before))
 	assert.Equal(t, []string{"package a", "- func A()", "package b", "+ func D()"},
-		differences(before, "package a\n\npackage b\nfunc B()\nfunc D()\nfunc C()\n"))
-	assert.Equal(t, []string{"- func B()", "- func C()"}, differences("func B()\nfunc C()\n", ""))
+		readme.Differences(before, "package a\n\npackage b\nfunc B()\nfunc D()\nfunc C()\n"))
+	assert.Equal(t, []string{"- func B()", "- func C()"}, readme.Differences("func B()\nfunc C()\n", ""))
 }
 
 // programs are the folders whose packages are not for users: programs, their parts and tests.
