@@ -73,7 +73,6 @@ cross: ## vet, and so compile, for every platform
 		echo "$$p"; \
 		GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 $(GO) vet $(CROSSED) || exit 1; \
 	done
-	GOOS=windows CGO_ENABLED=0 $(GO) -C bench vet $(if $(filter ./...,$(CROSSED)),./...,./internal/load)
 
 mutants: ## break each guard on purpose, and see its test fail, in two minutes
 	$(GO) run ./internal/mutants

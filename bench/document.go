@@ -6,12 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -19,149 +17,77 @@ import (
 	"github.com/redquorum/redquorum/bench/internal/report"
 )
 
-// A document is a Markdown file whose figures are measured. A command in it,
+// A page has commands as indented code. The table of a command is all between two marks below it:
 //
 //	go -C bench run . --nodes process --scenario steady
 //
-// as an indented line of code, makes the table that follows it, if one does, and the pictures that
-// the file shows under the names that the command gives them, unless an earlier command has. The line that begins with "Measured: "
-// says with what code, when and where. So figures and commands cannot part.
-type document struct {
-	path     string
-	lines    []string
-	commands []documented
-	pictures map[string]string // those to draw: path from the document's folder, by name of the file
-}
-
-// A documented command is the text of one, and its options.
-type documented struct {
-	text string
-	*options
-}
-
-const (
-	commandPrefix  = "    go -C bench run . "
-	measuredPrefix = "Measured: "
+//	<!-- figures -->
+//	<!-- end -->
+//
+// A picture in the page is drawn by the first command that makes one of this name. The line that
+// begins with "Measured: " has the commit, the date and the machine.
+var (
+	commandLine  = regexp.MustCompile(`(?m)^    go -C bench run \. (.*)$`)
+	measuredLine = regexp.MustCompile(`(?m)^Measured: .*$`)
 )
 
-var shownPicture = regexp.MustCompile(`[\w./-]+\.svg`)
-
-// openDocument reads a document and checks its commands: a run takes minutes, and should not end
-// with the mistake in the last one.
-func openDocument(path string) (*document, error) {
-	text, err := os.ReadFile(path)
+// measureDocument runs all commands of a page. It reads all of them first, so a mistake in the last
+// one costs no measurements, and writes the figures of each before it runs the next. A command that
+// fails leaves its old figures.
+func measureDocument(ctx context.Context, file string, stdout io.Writer) (found []string, err error) {
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("--document: %w", err)
 	}
-	d := &document{path: path, lines: strings.Split(string(text), "\n"), pictures: map[string]string{}}
-	for i, line := range d.lines {
-		for _, picture := range shownPicture.FindAllString(line, -1) {
-			d.pictures[filepath.Base(picture)] = picture
+	page, began, code, drawn := string(text), time.Now(), commit(ctx), map[string]bool{}
+	var commands []*options
+	lines := commandLine.FindAllStringSubmatch(page, -1)
+	for _, line := range lines {
+		o, err := parse(strings.Fields(line[1]))
+		if err != nil {
+			return nil, fmt.Errorf("--document: %s: %s: %w", file, line[1], err)
 		}
-		args, ok := strings.CutPrefix(line, commandPrefix)
-		if !ok {
+		commands = append(commands, o)
+	}
+	var errs []error
+	for i, o := range commands {
+		fmt.Fprintf(stdout, "\n%s\n\n", lines[i][0])
+		run, err := o.measure(ctx)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", lines[i][1], err))
 			continue
 		}
-		fail := func(err error) (*document, error) {
-			return nil, fmt.Errorf("--document: %s: line %d: %w", path, i+1, err)
+		found = append(found, doubleHolders(run)...)
+		page = take(page, lines[i][0], run)
+		page = measuredLine.ReplaceAllString(page, measured(code, began, run.Machine))
+		errs = append(errs, o.show(stdout, run), os.WriteFile(file, []byte(page), 0o644))
+		for name, svg := range report.SVGs(run) {
+			if strings.Contains(page, "(pictures/"+name+")") && !drawn[name] {
+				drawn[name] = true
+				errs = append(errs, os.WriteFile(filepath.Join(filepath.Dir(file), "pictures", name), svg, 0o644))
+			}
 		}
-		if strings.ContainsAny(args, `'"\`) {
-			return fail(errors.New("no shell reads this command: write it without quotes"))
-		}
-		o, err := parse(strings.Fields(args))
-		if err != nil {
-			return fail(err)
-		}
-		if o.list || o.document != "" {
-			return fail(errors.New("--list and --document measure nothing"))
-		}
-		if slices.ContainsFunc(d.commands, func(c documented) bool { return c.text == line }) {
-			return fail(errors.New("this command is there twice"))
-		}
-		d.commands = append(d.commands, documented{line, o})
-	}
-	if len(d.commands) == 0 {
-		return nil, fmt.Errorf("--document: %s has no line that begins with %q", path, commandPrefix)
-	}
-	return d, nil
-}
-
-// measure runs all commands. What one has measured is in the files before the next begins, and a
-// command that fails leaves what was there and keeps none of the others from running.
-func (d *document) measure(ctx context.Context, stdout, stderr io.Writer) ([]string, error) {
-	began, commit := time.Now(), commit(ctx)
-	var found []string // locks with two holders
-	var errs []error
-	for _, c := range d.commands {
-		if err := ctx.Err(); err != nil {
-			return found, errors.Join(append(errs, err)...)
-		}
-		fmt.Fprintf(stdout, "\n%s\n\n", c.text)
-		run, err := c.measure(ctx, stderr)
-		if err == nil {
-			found = append(found, doubleHolders(run)...)
-			err = errors.Join(c.show(stdout, run), d.take(c, run), d.write(measuredLine(commit, began, run.Machine)))
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", strings.TrimSpace(c.text), err))
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(d.pictures)) {
-		errs = append(errs, fmt.Errorf("%s shows %s, which none of its commands has drawn", d.path, d.pictures[name]))
 	}
 	return found, errors.Join(errs...)
 }
 
-// take puts the table of a run below its command, and writes the pictures that are shown.
-func (d *document) take(c documented, run record.Run) error {
-	from := slices.Index(d.lines, c.text) + 1
-	for from < len(d.lines) && strings.TrimSpace(d.lines[from]) == "" {
-		from++
-	}
-	to := from
-	for to < len(d.lines) && strings.HasPrefix(d.lines[to], "|") {
-		to++
-	}
-	if to > from {
-		var b bytes.Buffer
-		report.Markdown(&b, run)
-		d.lines = slices.Replace(d.lines, from, to, strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")...)
-	}
-	for _, p := range report.SVGs(run) {
-		if shown, ok := d.pictures[p.Name]; ok {
-			delete(d.pictures, p.Name)
-			if err := os.WriteFile(filepath.Join(filepath.Dir(d.path), filepath.FromSlash(shown)), p.SVG, 0o644); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+// take returns the page with the figures of a command.
+func take(page, command string, run record.Run) string {
+	var table bytes.Buffer
+	report.Markdown(&table, run)
+	between := regexp.MustCompile(`(?s)(` + regexp.QuoteMeta(command) + `\n\n<!-- figures -->\n).*?(<!-- end -->)`)
+	return between.ReplaceAllString(page, "${1}\n"+table.String()+"\n${2}")
 }
 
-// write saves the document with its line that says what was measured.
-func (d *document) write(measured string) error {
-	for i, line := range d.lines {
-		if strings.HasPrefix(line, measuredPrefix) {
-			d.lines[i] = measured
-		}
-	}
-	return os.WriteFile(d.path, []byte(strings.Join(d.lines, "\n")), 0o644)
+func measured(commit string, at time.Time, m record.Machine) string {
+	return fmt.Sprintf("Measured: %s, %s; %s, %s/%s, %d CPUs, %s.", commit, at.UTC().Format("2 January 2006"), m.Servers, m.OS, m.Arch, m.CPUs, m.Go)
 }
 
-func measuredLine(commit string, at time.Time, m record.Machine) string {
-	return fmt.Sprintf("%s%s, %s; %s, %s/%s, %d CPUs, %s.", measuredPrefix, commit, at.UTC().Format("2 January 2006"),
-		m.Servers, m.OS, m.Arch, m.CPUs, m.Go)
-}
-
-// commit names the code that is measured.
+// commit returns the name of the code that is measured.
 func commit(ctx context.Context) string {
-	out, err := exec.CommandContext(ctx, "git", "rev-parse", "--short", "HEAD").Output()
+	name, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--exclude=*").Output()
 	if err != nil {
-		return "unknown commit" // the code may have come without its history
+		return "unknown commit"
 	}
-	name := string(bytes.TrimSpace(out))
-	if exec.CommandContext(ctx, "git", "diff", "--quiet", "HEAD", "--", ":/*.go", ":/*go.mod").Run() != nil {
-		name += "-dirty"
-	}
-	return "commit `" + name + "`"
+	return "commit `" + strings.TrimSpace(string(name)) + "`"
 }

@@ -1,18 +1,18 @@
-// Command bench shows what a quorum lock costs and how it behaves when nodes fail, side by side
-// with other libraries on the same servers in the same run.
+// Command bench compares quorum locks with other libraries on the same servers in the same run: their
+// cost, and their behaviour while nodes fail.
 //
-//	go -C bench run .                                     on nodes in this process: to try it, says nothing of speed
+//	go -C bench run .                                     on nodes in this process, to try it
 //	go -C bench run . --nodes process                     on five redis-server processes
 //	go -C bench run . --nodes process --scenario pause --svg pictures
 //	go -C bench run . --nodes redis://a:6379,redis://b:6379,redis://c:6379
-//	go -C bench run . --document ../docs/BENCHMARKS.md    all that this document says
-//	go -C bench run . --list                              the scenarios, and the libraries
+//	go -C bench run . --document ../docs/BENCHMARKS.md    all figures of the page
+//	go -C bench run . --list                              scenarios and libraries
 //
-// A scenario is a file of flags, which flags on the command line override. Machines differ and are
-// shared, so that only ratios within one run mean something.
+// A scenario is a file of flags. Flags on the command line override it. Machines differ and are
+// shared, so only ratios within one run mean something.
 //
-// Data flow: options.go makes a plan of the flags, bench.go runs its trials one after the other and
-// fills a record.Run, package report shows it. document.go does so for each command of a Markdown file.
+// Data flow: options.go reads the flags, bench.go runs the trials and fills a record.Run, package
+// report shows it. document.go does so for each command of a page.
 package main
 
 import (
@@ -35,7 +35,7 @@ import (
 
 // Exit codes.
 const (
-	exitFailed  = 1  // the benchmark could not be run to its end
+	exitFailed  = 1  // the benchmark did not run to its end
 	exitHolders = 2  // a lock of redquorum had two holders
 	exitUsage   = 64 // EX_USAGE of sysexits.h
 )
@@ -50,7 +50,7 @@ func main() {
 	os.Exit(code)
 }
 
-// run is main without the process around it.
+// run is main without the process.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	o, err := parse(args)
 	switch {
@@ -64,38 +64,30 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		list(stdout)
 		return 0
 	}
-	found, err := o.run(ctx, stdout, stderr)
+	var found []string
+	if o.document != "" {
+		found, err = measureDocument(ctx, o.document, stdout)
+	} else {
+		var result record.Run
+		if result, err = o.measure(ctx); err == nil {
+			found, err = doubleHolders(result), o.show(stdout, result)
+		}
+	}
 	for _, f := range found {
 		fmt.Fprintf(stderr, "bench: %s\n", f)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		fmt.Fprintf(stderr, "bench: %v\n", err)
 		return exitFailed
-	}
-	if len(found) > 0 {
+	case len(found) > 0:
 		return exitHolders
 	}
 	return 0
 }
 
-// run measures and shows, and returns redquorum's locks that had two holders.
-func (o *options) run(ctx context.Context, stdout, stderr io.Writer) (found []string, err error) {
-	if o.document != "" {
-		d, err := openDocument(o.document)
-		if err != nil {
-			return nil, err
-		}
-		return d.measure(ctx, stdout, stderr)
-	}
-	result, err := o.measure(ctx, stderr)
-	if err != nil {
-		return nil, err
-	}
-	return doubleHolders(result), o.show(stdout, result)
-}
-
-// show prints the summary, and writes the files that were asked for. One that cannot be written
-// costs neither the summary nor the others: the run took its time.
+// show prints the summary and writes the files that the flags name. After a file that cannot be
+// written it writes the others: the run took its time.
 func (o *options) show(stdout io.Writer, run record.Run) error {
 	errs := []error{report.Text(stdout, run)}
 	if o.json != "" {
@@ -104,15 +96,14 @@ func (o *options) show(stdout io.Writer, run record.Run) error {
 	}
 	if o.svg != "" {
 		errs = append(errs, os.MkdirAll(o.svg, 0o755))
-		for _, p := range report.SVGs(run) {
-			errs = append(errs, os.WriteFile(filepath.Join(o.svg, p.Name), p.SVG, 0o644))
+		for name, svg := range report.SVGs(run) {
+			errs = append(errs, os.WriteFile(filepath.Join(o.svg, name), svg, 0o644))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// doubleHolders names redquorum's locks that had two holders at once. That must never happen, under
-// any load.
+// doubleHolders reports locks of redquorum that had two holders at once, which no load may cause.
 func doubleHolders(run record.Run) (found []string) {
 	for _, t := range run.Trials {
 		if t.Violations > 0 && strings.HasPrefix(t.Subject, "redquorum") && t.Subject != "redquorum-noguard" {

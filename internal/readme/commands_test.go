@@ -23,7 +23,7 @@ var checkedBy = map[string]string{
 	"go run ./cmd/redlock": "cmd/redlock/documents_unix_test.go",
 	"sh -c":                "cmd/redlock/documents_unix_test.go",
 	"curl":                 "cmd/redlock/documents_unix_test.go",
-	"go -C bench run .":    "bench/document_test.go",
+	"go -C bench run .":    "bench/options_test.go",
 	"go -C chaos run .":    "chaos/main_test.go",
 }
 

@@ -8,174 +8,166 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"sync/atomic"
+	"runtime"
+	"sync"
+	"syscall"
 	"time"
 
-	"github.com/redquorum/redquorum/bench/internal/endpoint"
 	"github.com/redquorum/redquorum/bench/internal/subject"
 )
 
-// clientEnv marks a process as a client. It holds nothing else.
+// clientEnv marks a process as a client.
 const clientEnv = "REDQUORUM_BENCH_CLIENT"
 
-// IsClient is true in the processes that Run starts. Their main calls Main first thing.
+// IsClient reports whether Run has started this process. Its main calls Main first.
 func IsClient() bool { return os.Getenv(clientEnv) != "" }
 
-// stopLimit bounds how long a client process that must stop may take to release its locks.
-const stopLimit = 2 * time.Second
+const (
+	stopLimit    = 2 * time.Second  // for the end of a process that is told to stop
+	connectLimit = 30 * time.Second // for connecting, in addition to a TTL, for which new servers do not vote
+	returnLimit  = 5 * time.Second  // for calls of the library under way at the end of the trial
+)
 
-// Main is a client process.
-func Main() (exit int) {
-	// An interrupt at the terminal reaches all processes. The parent ends this one.
-	signal.Ignore(os.Interrupt)
-	out := os.Stdout
-	os.Stdout = os.Stderr // libraries that print must not get into the protocol
-	if err := serve(os.Stdin, out); err != nil {
+// find is a variable for the subjects of tests.
+var find = subject.Find
+
+// Main runs a client process and returns its exit code.
+func Main() int {
+	signal.Ignore(os.Interrupt) // an interrupt at the terminal reaches all processes; the parent ends this one
+	in, out := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
+	os.Stdout = os.Stderr // libraries that print must not disturb the protocol
+	c := client{clock: newClock()}
+	if err := in.Decode(&c.job); err != nil {
 		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	ctx, stop := context.WithCancelCause(context.Background())
+	begin := make(chan int64, 1)
+	go func() {
+		var at int64
+		if in.Decode(&at) == nil {
+			begin <- at
+			_, _ = io.Copy(io.Discard, os.Stdin)
+		}
+		stop(errors.New("told to stop"))
+		time.AfterFunc(stopLimit, func() { os.Exit(1) })
+	}()
+	c.ready = func() (time.Time, error) {
+		if err := out.Encode(result{}); err != nil {
+			return time.Time{}, err
+		}
+		select {
+		case at := <-begin:
+			return c.clock.time(at), nil
+		case <-ctx.Done():
+			return time.Time{}, context.Cause(ctx)
+		}
+	}
+	r, err := c.run(ctx)
+	if err != nil {
+		r = result{Error: err.Error()}
+	}
+	if out.Encode(r) != nil {
 		return 1
 	}
 	return 0
 }
 
-// serve does what the parent writes to in, and writes its messages to out. It may leave goroutines
-// behind: the process ends with it.
-func serve(in io.Reader, out io.Writer) error {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	defer cancel(nil)
-	lines := json.NewDecoder(in)
-	var job Job
-	if err := lines.Decode(&job); err != nil {
-		return fmt.Errorf("load: no job: %w", err)
-	}
-	begin := make(chan int64, 1)
-	go func() {
-		var nanos int64
-		if lines.Decode(&nanos) == nil {
-			begin <- nanos
-			_ = lines.Decode(&nanos) // no more is written: this returns when the parent closes stdin
-		}
-		cancel(errors.New("told to stop"))
-		time.AfterFunc(stopLimit, func() { os.Exit(1) })
-	}()
-
-	c := &client{job: job, scrub: endpoint.NewScrubber(job.URLs), clock: newClock(), begin: begin, out: json.NewEncoder(out)}
-	result, err := c.run(ctx)
-	if err != nil {
-		result = message{Error: c.scrub.Clean(err.Error())}
-	}
-	return c.send(result)
-}
-
 // A client is one client process.
 type client struct {
 	job   Job
-	scrub endpoint.Scrubber
 	clock clock
-	begin <-chan int64 // from the parent
-	out   *json.Encoder
+	ready func() (start time.Time, err error) // tells the parent
 }
 
-func (c *client) send(m message) error {
-	if err := c.out.Encode(m); err != nil {
-		return fmt.Errorf("load: the parent does not listen: %w", err)
-	}
-	return nil
-}
-
-// find is a variable for the tests' own subjects.
-var find = subject.Find
-
-func (c *client) run(ctx context.Context) (message, error) {
+func (c *client) run(ctx context.Context) (r result, err error) {
 	specs, err := find([]string{c.job.Subject})
 	if err != nil {
-		return message{}, err
+		return r, err
 	}
-	spec, mine := specs[0], c.job.share(c.job.Load.Callers)
-	cfg := subject.Config{TTL: c.job.Load.TTL, Callers: mine.end - mine.first}
-	switch {
-	case spec.Drive != nil:
-		return c.driveTrial(ctx, spec, cfg)
-	case c.job.Load.Held > 0:
-		return c.holdTrial(ctx, spec, cfg)
-	}
-	return c.cycleTrial(ctx, spec, cfg, mine)
-}
-
-// ready reports to the parent, and returns the moment to begin, which is to come.
-func (c *client) ready(ctx context.Context) (time.Time, error) {
-	if err := c.send(message{Ready: true}); err != nil {
-		return time.Time{}, err
-	}
-	select {
-	case nanos := <-c.begin:
-		return c.clock.moment(nanos), nil
-	case <-ctx.Done():
-		return time.Time{}, context.Cause(ctx)
-	}
-}
-
-// connectLimit bounds Open, beside a TTL, for which new servers do not vote.
-const connectLimit = 30 * time.Second
-
-// open connects, and returns what closes the connections in a bounded time: a library that hangs
-// does not keep the process.
-func (c *client) open(ctx context.Context, spec subject.Spec, cfg subject.Config) (subject.Client, func(), error) {
-	limit := connectLimit + cfg.TTL
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it was not connected within %v", limit))
+	first, end := c.job.share(c.job.Load.Callers)
+	cfg := subject.Config{TTL: c.job.Load.TTL, Callers: end - first}
+	held := newHeldLocks(c.job)
+	before := heap()
+	opening, cancel := context.WithTimeout(ctx, connectLimit+cfg.TTL)
 	defer cancel()
-	client, err := spec.Open(ctx, c.job.URLs, cfg)
+	library, err := specs[0].Open(opening, c.job.URLs, cfg)
 	if err != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			err = fmt.Errorf("%w: %w", cause, err)
-		}
-		return nil, nil, fmt.Errorf("%s: %w", spec.Name, err)
+		return r, err
 	}
-	return client, func() { // ctx has ended by then, and servers may be gone
-		start(1, func(int) { _ = client.Close() }).wait(ctx, cancel)
-	}, nil
+	if c.job.Load.Held > 0 {
+		r, err = held.run(ctx, c, library, before)
+	} else {
+		r, err = c.cycle(ctx, library, first, end)
+	}
+	closing, cancel := context.WithTimeout(context.Background(), 0)
+	defer cancel()
+	all(closing, 1, func(int) { _ = library.Close() })
+	return r, err
 }
 
-// Goroutines that are in the library at the end get returnLimit to come back from it, and after the
-// end of their contexts cancelLimit.
-const (
-	returnLimit = 5 * time.Second
-	cancelLimit = time.Second
-)
-
-// A crew is goroutines that call a library, which may not return.
-type crew struct {
-	running atomic.Int64
-	all     chan struct{} // closed when all have ended
-}
-
-// start runs f in n goroutines.
-func start(n int, f func(i int)) *crew {
-	g := &crew{all: make(chan struct{})}
-	g.running.Store(int64(n))
+// all runs f in n goroutines. It returns when all have ended, and at the latest returnLimit after the
+// end of ctx: a call that hangs in a library ends with the process.
+func all(ctx context.Context, n int, f func(i int)) {
+	var running sync.WaitGroup
 	for i := range n {
-		go func() {
-			f(i)
-			if g.running.Add(-1) == 0 {
-				close(g.all)
-			}
-		}()
+		running.Go(func() { f(i) })
 	}
-	return g
+	done := make(chan struct{})
+	go func() { running.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		select {
+		case <-done:
+		case <-time.After(returnLimit):
+		}
+	}
 }
 
-// wait returns how many have not ended some time after ctx. They end with the process.
-func (g *crew) wait(ctx context.Context, cancel func()) (stuck int) {
+// measure calls run at start and returns the CPU time and the allocations of this process from then
+// to end.
+func measure(ctx context.Context, start, end time.Time, run func()) (cpu time.Duration, allocs int64, err error) {
+	runtime.GC()
+	SleepUntil(ctx, start)
+	cpu, allocs = usage()
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		SleepUntil(ctx, end)
+		c, a := usage()
+		cpu, allocs = c-cpu, a-allocs
+	}()
+	run()
+	<-stopped
+	return cpu, allocs, context.Cause(ctx)
+}
+
+func usage() (cpu time.Duration, allocs int64) {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // with these arguments it cannot fail
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), int64(m.Mallocs)
+}
+
+// heap returns the memory in use without garbage.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC() // frees what finalizers and pools kept alive through the first
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc + m.StackInuse)
+}
+
+// SleepUntil reports whether it slept to the end. It returns earlier if ctx ends.
+func SleepUntil(ctx context.Context, until time.Time) bool {
+	timer := time.NewTimer(time.Until(until))
+	defer timer.Stop()
 	select {
-	case <-g.all:
-		return 0
+	case <-timer.C:
+		return ctx.Err() == nil
 	case <-ctx.Done():
+		return false
 	}
-	for _, bound := range []time.Duration{returnLimit, cancelLimit} {
-		select {
-		case <-g.all:
-		case <-time.After(bound):
-		}
-		cancel()
-	}
-	return int(g.running.Load())
 }

@@ -1,91 +1,117 @@
 package load
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redquorum/redquorum/bench/internal/record"
 	"github.com/redquorum/redquorum/bench/internal/subject"
 )
 
-// cycleTrial is a trial of callers that acquire and release.
-func (c *client) cycleTrial(ctx context.Context, spec subject.Spec, cfg subject.Config, mine part) (message, error) {
-	client, closeClient, err := c.open(ctx, spec, cfg)
-	if err != nil {
-		return message{}, err
+// names returns the names of locks from first up to end.
+func (j Job) names(first, end int) (all []string) {
+	for i := first; i < end; i++ {
+		all = append(all, fmt.Sprintf("bench:%s:%d", j.Subject, i))
 	}
-	defer closeClient()
+	return all
+}
 
-	cs := callers{client: client, load: c.job.Load, first: mine.first, names: c.job.names(mine), clock: c.clock}
-	if warmup := cs.load; warmup.Warmup > 0 {
+// cycle measures callers that acquire and release.
+func (c *client) cycle(ctx context.Context, library subject.Client, first, end int) (r result, err error) {
+	load := c.job.Load
+	// Names are made in advance, because all allocations of the trial should be the library's.
+	names := c.job.names(first, end)
+	if load.Names == "single" {
+		names = slices.Repeat(c.job.names(0, 1), len(names))
+	}
+	cs := callers{library: library, load: load, first: first, names: names, clock: c.clock}
+	if warmup := load; warmup.Warmup > 0 {
 		warmup.Duration, warmup.Rate = warmup.Warmup, 0
-		cs.rec = newRecorder(time.Now(), warmup, c.scrub)
-		cs.run(ctx, newPace(cs.rec.start, warmup, 0))
+		cs.rec = newRecorder(time.Now(), warmup)
+		if err := cs.run(ctx, newPace(cs.rec.start, warmup, 0)); err != nil {
+			return r, err
+		}
 	}
-
-	start, err := c.ready(ctx)
+	start, err := c.ready()
 	if err != nil {
-		return message{}, err
+		return r, err
 	}
-	cs.rec = newRecorder(start, cs.load, c.scrub)
-	pace := newPace(start, cs.load, c.job.Process)
-	var stuck int
-	used, err := c.measure(ctx, start, cs.rec.end, func() { stuck = cs.run(ctx, pace) })
-	if err != nil {
-		return message{}, err
+	cs.rec = newRecorder(start, load)
+	cs.rec.sampling = c.job.Sampling
+	pace := newPace(start, load, c.job.Process)
+	var failed error
+	cpu, allocs, err := measure(ctx, start, cs.rec.end, func() { failed = cs.run(ctx, pace) })
+	if failed != nil || err != nil {
+		return r, cmp.Or(failed, err)
 	}
-	cs.rec.notBegun(pace.notBegun())
-	return cs.rec.close(used, stuck), nil
+	r = cs.rec.close()
+	r.Trial.CPU, r.Trial.Allocs = cpu, allocs
+	if n := pace.total - pace.begun; n > 0 {
+		r.Trial.Errors["no caller was free to begin the cycle"] = int64(n)
+	}
+	return r, nil
 }
 
-// callers are the common state of the callers of one process.
+// callers are the callers of one process.
 type callers struct {
-	client subject.Client
-	load   record.Load
-	first  int      // its number, of all processes
-	names  []string // of the lock of each
-	clock  clock
-	rec    *recorder
-	// asking ends when the trial does; releasing goes on until the process gives up, because locks
-	// that are left behind would change the measurement. asking has no deadline, which libraries
-	// would look at.
-	asking, releasing context.Context
+	library subject.Client
+	load    record.Load
+	first   int      // number of the first, of all processes
+	names   []string // of the lock of each
+	clock   clock
+	rec     *recorder
 }
 
-// run lets the callers make cycles until the recorder's end, and returns how many of them did not
-// come back from the library.
-func (cs callers) run(ctx context.Context, p *pace) (stuck int) {
-	var stopAsking, stopReleasing context.CancelFunc
-	cs.asking, stopAsking = context.WithCancel(ctx)
-	defer stopAsking()
-	cs.releasing, stopReleasing = context.WithCancel(context.WithoutCancel(ctx))
-	defer stopReleasing()
-	atEnd := time.AfterFunc(time.Until(cs.rec.end), stopAsking)
-	defer atEnd.Stop()
-
-	return start(len(cs.names), func(i int) {
-		c := cs.caller(i)
-		for from, ok := p.next(c.asking); ok; from, ok = p.next(c.asking) {
+// run lets the callers make cycles until the end of the recorder.
+//
+// Acquiring ends with the trial. Releasing may take returnLimit longer, because locks that stay
+// behind would change the next measurement. Neither context has a deadline, which libraries would
+// look at.
+func (cs *callers) run(ctx context.Context, p *pace) (err error) {
+	asking, stop := context.WithCancel(ctx)
+	defer stop()
+	defer time.AfterFunc(time.Until(cs.rec.end), stop).Stop()
+	if steps, ok := cs.library.(subject.Stepper); ok {
+		for _, ok := p.next(asking); ok && err == nil; _, ok = p.next(asking) {
+			err = cs.step(steps)
+		}
+		return err
+	}
+	releasing := context.WithoutCancel(ctx)
+	all(asking, len(cs.names), func(i int) {
+		timer := time.NewTimer(time.Hour)
+		defer timer.Stop()
+		c := caller{callers: cs, number: cs.first + i, name: cs.names[i], asking: asking, releasing: releasing, timer: timer}
+		for from, ok := p.next(asking); ok; from, ok = p.next(asking) {
 			c.cycle(from)
 		}
-	}).wait(cs.asking, stopReleasing)
+	})
+	return nil
+}
+
+// step makes a cycle of all callers in one go.
+func (cs *callers) step(steps subject.Stepper) error {
+	began, acquired, released, err := steps.Step()
+	for i := 0; i < len(cs.names) && err == nil; i++ {
+		cs.rec.acquired(acquired, acquired.Sub(began))
+		cs.rec.ended(cs.first+i, released, nil)
+	}
+	return err
 }
 
 // A caller acquires, holds and releases one lock after the other.
 type caller struct {
 	*callers
-	number int // of all processes
-	name   string
-	timer  *time.Timer // of the hold
+	number            int // of all processes
+	name              string
+	asking, releasing context.Context
+	timer             *time.Timer // of the hold
 }
 
-func (cs *callers) caller(index int) *caller {
-	c := &caller{callers: cs, number: cs.first + index, name: cs.names[index], timer: time.NewTimer(time.Hour)}
-	c.timer.Stop()
-	return c
-}
-
-// cycle is one acquisition, counted from that moment, and its release.
+// cycle makes one acquisition, whose time counts from that moment, and its release.
 func (c *caller) cycle(from time.Time) {
 	lock, err := c.acquire()
 	acquired := time.Now()
@@ -94,16 +120,23 @@ func (c *caller) cycle(from time.Time) {
 		return
 	}
 	c.rec.acquired(acquired, acquired.Sub(from))
-
 	if c.load.Hold > 0 {
-		c.keep()
+		c.timer.Reset(c.load.Hold)
+		select {
+		case <-c.timer.C:
+		case <-c.asking.Done():
+		}
 	}
 	if c.load.Names == "single" {
 		until := lock.Until()
-		if releasing := time.Now(); releasing.Before(until) {
-			until = releasing
+		if now := time.Now(); now.Before(until) {
+			until = now
 		}
-		c.rec.held(hold{permitOf(lock), uint32(c.number), c.clock.nanos(acquired), c.clock.nanos(until)})
+		permit := 0
+		if of, ok := lock.(interface{ Permit() int }); ok {
+			permit = of.Permit()
+		}
+		c.rec.held(hold{uint32(permit), uint32(c.number), c.clock.nanos(acquired), c.clock.nanos(until)})
 	}
 	err = lock.Release(c.releasing)
 	c.rec.ended(c.number, time.Now(), err)
@@ -111,19 +144,9 @@ func (c *caller) cycle(from time.Time) {
 
 func (c *caller) acquire() (subject.Lock, error) {
 	if c.load.Patience == 0 {
-		return c.client.Acquire(c.asking, c.name)
+		return c.library.Acquire(c.asking, c.name)
 	}
 	ctx, cancel := context.WithTimeout(c.asking, c.load.Patience)
 	defer cancel()
-	return c.client.Acquire(ctx, c.name)
-}
-
-// keep waits for as long as the lock should be held. If it is lost meanwhile, its release says so.
-func (c *caller) keep() {
-	c.timer.Reset(c.load.Hold)
-	defer c.timer.Stop()
-	select {
-	case <-c.timer.C:
-	case <-c.asking.Done():
-	}
+	return c.library.Acquire(ctx, c.name)
 }

@@ -8,29 +8,26 @@ import (
 	"github.com/redquorum/redquorum/bench/internal/record"
 )
 
-// A pace says when the callers of a process begin their cycles.
+// A pace tells the callers of a process when to begin their cycles.
 //
-// Without a rate it is a closed loop, in which a caller begins anew as soon as it is done: when the
-// servers are slow, so is the asking. With one it is an open loop, in which cycles are begun by a
-// schedule, however slow the servers are. Where all callers are busy the next cycle waits for one,
-// and its time counts from when it was due: to leave that waiting out is coordinated omission.
+// Without a rate it is a closed loop: a caller begins the next cycle at the end of one. With a rate
+// it is an open loop: cycles are due by a schedule, however slow the servers are. If all callers are
+// busy, the next cycle waits for one, and its time counts from when it was due. To leave out this
+// waiting is coordinated omission.
 // https://www.scylladb.com/2021/04/22/on-coordinated-omission/
 type pace struct {
-	start time.Time
-	end   time.Time
-	every time.Duration                              // between two cycles of this process; zero: closed loop
-	total int                                        // cycles that are due before the end
-	wait  func(ctx context.Context, until time.Time) // returns early if ctx ends
+	start, end time.Time
+	every      time.Duration // between two cycles of this process; zero: closed loop
+	total      int           // cycles that are due before the end
 
-	// mu is held by the one free caller that waits for the next cycle's time; the other free ones
-	// wait for mu.
+	// mu is held by the one free caller that waits for the next cycle. Other free callers wait for mu.
 	mu    sync.Mutex
 	begun int
 }
 
-// newPace is a process's part of the schedule of all: with three processes, each third cycle.
+// newPace returns the process's part of the schedule of all: with three processes, each third cycle.
 func newPace(start time.Time, l record.Load, process int) *pace {
-	p := &pace{start: start, end: start.Add(l.Duration), wait: waitUntil}
+	p := &pace{start: start, end: start.Add(l.Duration)}
 	if l.Rate == 0 {
 		return p
 	}
@@ -38,19 +35,16 @@ func newPace(start time.Time, l record.Load, process int) *pace {
 	offset := time.Duration(between * float64(process))
 	p.start = start.Add(offset)
 	p.every = max(time.Duration(between*float64(l.Processes)), 1)
-	if l.Duration > offset {
-		p.total = int((l.Duration - offset + p.every - 1) / p.every)
-	}
+	p.total = max(0, int((l.Duration-offset+p.every-1)/p.every))
 	return p
 }
 
-// lateness is how late a timer may be without the library being the reason. It is not counted if a
-// caller was free and waiting. A process whose timer is later had no processor, which its library
-// may have caused.
-const lateness = time.Millisecond
+// lateness is the delay of a timer that does not count if a caller was waiting. Timers of an idle Go
+// process are up to a millisecond late. A later one had no processor, perhaps because of the library.
+const lateness = 1500 * time.Microsecond
 
-// next returns, when a caller shall begin a cycle, the moment from which its time counts; false when
-// there is nothing to begin any more. Callers share it.
+// next waits until a caller shall begin a cycle, and returns the time from which the cycle counts;
+// false at the end. Callers share it.
 func (p *pace) next(ctx context.Context) (from time.Time, ok bool) {
 	if p.every == 0 {
 		now := time.Now()
@@ -64,7 +58,7 @@ func (p *pace) next(ctx context.Context) (from time.Time, ok bool) {
 	due := p.start.Add(time.Duration(p.begun) * p.every)
 	from, now := due, time.Now()
 	if now.Before(due) {
-		p.wait(ctx, due)
+		SleepUntil(ctx, due)
 		now = time.Now()
 		if now.Sub(due) <= lateness {
 			from = now
@@ -75,11 +69,4 @@ func (p *pace) next(ctx context.Context) (from time.Time, ok bool) {
 	}
 	p.begun++
 	return from, true
-}
-
-// notBegun is how many cycles were due and found no caller. Call it when all callers have ended.
-func (p *pace) notBegun() int64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return int64(p.total - p.begun)
 }

@@ -1,317 +1,351 @@
 package report
 
 import (
-	"cmp"
+	"bytes"
 	"fmt"
+	"html"
+	"image/color"
+	"math"
 	"slices"
 	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/text"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
 
 	"github.com/redquorum/redquorum/bench/internal/record"
 )
 
-// A Picture is one drawing as a file of its own.
-type Picture struct {
-	Name string // of the file
-	SVG  []byte
-}
+const (
+	width  = 720 * vg.Inch / 72
+	margin = 10
+	lane   = 38   // height for a subject
+	slack  = 1.15 // room for fonts that are wider than Arial
+)
 
-// SVGs draws the pictures of a run, but for those of which it has no figures.
-func SVGs(run record.Run) []Picture {
-	v := look(run)
-	drawings := []*drawing{v.throughFault(), v.throughput(), v.latency()}
-	if v.sweep() {
-		drawings = []*drawing{v.scaling()}
+var (
+	ink   = color.RGBA{0x1c, 0x23, 0x29, 0xff}
+	muted = color.RGBA{0x59, 0x64, 0x6d, 0xff}
+	faint = color.RGBA{0xe0, 0xe4, 0xe8, 0xff}
+	shade = color.RGBA{0xee, 0xea, 0xdc, 0xff} // of a fault
+
+	// colours of subjects can be told apart by the colour-blind.
+	colours = []color.Color{
+		color.RGBA{0x00, 0x72, 0xb2, 0xff}, color.RGBA{0xd5, 0x5e, 0x00, 0xff}, color.RGBA{0x00, 0x93, 0x6b, 0xff}, color.RGBA{0xb8, 0x57, 0x8f, 0xff},
+		color.RGBA{0xb9, 0x82, 0x00, 0xff}, color.RGBA{0x3b, 0x97, 0xcf, 0xff}, color.RGBA{0x6b, 0x6f, 0x75, 0xff}, color.RGBA{0x4b, 0x3b, 0x9b, 0xff},
 	}
-	var pictures []Picture
-	for _, d := range drawings {
-		if d != nil {
-			d.caption = strings.TrimSpace(run.About + " " + d.caption)
-			d.source = fmt.Sprintf("%s; %s; %s", v.load(), v.machine(), run.Date.UTC().Format("2 January 2006"))
-			pictures = append(pictures, Picture{run.Scenario + "-" + d.name + ".svg", d.svg()})
-		}
+)
+
+// dark is for readers with a dark page: light and dark change places, hues stay.
+const dark = `<style>@media (prefers-color-scheme:dark){svg>g{filter:invert(.92) hue-rotate(180deg)}}</style>`
+
+// SVGs draws the pictures of a run by the names of their files.
+func SVGs(run record.Run) map[string][]byte {
+	pictures := map[string][]byte{}
+	sums := slices.DeleteFunc(run.Summaries(), func(s record.Summary) bool { return s.Sum(cycles) == 0 })
+	if len(sums) == 0 {
+		return pictures
+	}
+	about := run.About + " One round."
+	if n := len(sums[0].Trials); n > 1 {
+		about = fmt.Sprintf("%s Medians of %d rounds; grey: their range.", run.About, n)
+	}
+	draw := func(name, title, caption string, lanes int, plots ...*plot.Plot) {
+		pictures[run.Scenario+"-"+name+".svg"] = picture(run, title, caption, vg.Length(lanes*lane+30), plots)
+	}
+	if len(sums) > 1 && sums[0].Ratio > 0 {
+		draw("throughput", "Locks acquired and released a second: more is better", about, len(sums), throughput(run, sums))
+	}
+	draw("latency", "Time to get a lock: less is better", about+" Dot: p50, line: p99, ring: maximum of all rounds.", len(sums), latency(run, sums))
+	if sums[0].Trials[0].Fault != nil {
+		caption := fmt.Sprintf("p99 of each 100 ms on a logarithmic axis. A gap: no lock was acquired. Shaded: %s.", sums[0].Trials[0].Fault.What)
+		draw("faults", "Time to get a lock while servers fail: less is better", run.About+" "+caption, 2*len(sums), throughFault(run, sums)...)
 	}
 	return pictures
 }
 
-// lanes is the layout of all pictures: a lane for each subject, or for each point of a sweep, and an
-// axis below them that they share.
-type lanes struct {
-	*drawing
-	top   float64 // of the first
-	count int
-	head  float64 // of each: the line with its title and figures
-	plot  float64 // of each, below the head
+// style returns the style of a text. Text in an SVG is in the reader's own font; Liberation Sans is as
+// wide as Arial.
+func style(size vg.Length, colour color.Color) text.Style {
+	f := font.Font{Typeface: "Liberation", Variant: "Sans", Size: size}
+	return text.Style{Color: colour, Font: f, Handler: plot.DefaultTextHandler}
 }
 
-// in is where the plot of a lane is.
-func (l lanes) in(i int) extent {
-	top := l.top + (l.head+l.plot)*float64(i) + l.head
-	return extent{top, top + l.plot}
-}
-
-func (l lanes) middle(i int) float64 { return l.in(i).from + l.plot/2 }
-
-// base is the base line of a lane's title.
-func (l lanes) base(i int) float64 { return l.in(i).from - 8 }
-
-func (l lanes) bottom() float64 { return l.in(l.count-1).to + 6 }
-
-// Where the two figures at the end of a lane's title end.
-const (
-	firstFigure  = width - margin - 92
-	secondFigure = width - margin
-)
-
-// titles writes the subject's above each lane.
-func (l lanes) titles(sums []record.Summary) {
-	for i, s := range sums {
-		l.text(xy{margin, l.base(i)}, "", s.Subject.Title)
+// picture draws plots below each other, between a title with a caption and the load with the machine.
+func picture(run record.Run, title, caption string, height vg.Length, plots []*plot.Plot) []byte {
+	source := fmt.Sprintf("%s; %s; %s", load(run), machine(run), run.Date.UTC().Format("2 January 2006"))
+	heading, small := style(18, ink), style(13, muted)
+	heading.Font.Weight = 2
+	above, below := wrap(small, caption), wrap(small, source)
+	line := 1.4 * small.Font.Size
+	top := 34 + vg.Length(len(above))*line
+	bottom := vg.Length(len(below)) * line
+	svg := vgsvg.New(width, top+height+bottom+2*margin)
+	page := draw.New(svg)
+	page.SetColor(color.White)
+	page.Fill(page.Path())
+	write := func(s text.Style, y vg.Length, lines ...string) {
+		for i, l := range lines {
+			page.FillText(s, vg.Point{X: margin, Y: y - vg.Length(i)*line}, l)
+		}
 	}
+	write(heading, page.Max.Y-26, title)
+	write(small, page.Max.Y-46, above...)
+	write(small, bottom-4, below...)
+
+	rows := make([][]*plot.Plot, len(plots))
+	for i, p := range plots {
+		rows[i] = []*plot.Plot{p}
+	}
+	tiles := draw.Tiles{Rows: len(plots), Cols: 1, PadY: 4}
+	for i, c := range plot.Align(rows, tiles, draw.Crop(page, margin, -margin, bottom+margin, -top)) {
+		plots[i].Draw(c[0])
+	}
+	var b bytes.Buffer
+	_, _ = svg.WriteTo(&b) // into memory
+	described := fmt.Sprintf("%s<title>%s</title><desc>%s</desc>\n<g", dark, html.EscapeString(title), html.EscapeString(caption))
+	out := strings.Replace(b.String(), "<g", described, 1)
+	return []byte(strings.ReplaceAll(out, "font-family:Liberation Sans", "font-family:Liberation Sans,Arial,sans-serif"))
 }
 
-// axis draws the scale below the lanes and its grid behind them; it is drawn before the rest.
-func (l lanes) axis(s scale, name string) {
-	bottom := l.bottom()
-	for _, t := range s.ticks {
-		l.line(xy{s.at(t.value), l.in(0).from}, xy{s.at(t.value), bottom}, t.class())
-		l.text(xy{s.at(t.value), bottom + 18}, "middle muted small", t.label)
+// wrap breaks a text into lines of the picture's width.
+func wrap(s text.Style, words string) (lines []string) {
+	for _, word := range strings.Fields(words) {
+		if n := len(lines); n > 0 && slack*s.Width(lines[n-1]+" "+word) <= width-2*margin {
+			lines[n-1] += " " + word
+		} else {
+			lines = append(lines, word)
+		}
 	}
-	l.line(xy{s.from, bottom}, xy{s.to, bottom}, "axis")
-	l.text(xy{(s.from + s.to) / 2, bottom + 40}, "middle muted", name)
-	l.height = bottom + 50
+	return lines
 }
 
-// across is the pixels of an axis that is as wide as the picture, with room for the halves of labels.
-var across = extent{margin + 22, width - margin - 22}
-
-// throughput compares the cycles a second with those of the first subject.
-func (v view) throughput() *drawing {
-	sums := v.cycling()
-	if len(sums) < 2 || sums[0].Ratio == 0 {
-		return nil
+// columns pads lines to one width, with slack.
+func columns(s text.Style, lines []string) []string {
+	widest := vg.Length(0)
+	for _, l := range lines {
+		widest = max(widest, slack*s.Width(l))
 	}
-	first, name := sums[0].PerSecond().Median, sums[0].Subject.Title
-	d := &drawing{name: "throughput", title: "Locks acquired and released a second: more is better"}
-	d.caption = rounds(sums)
+	for i := range lines {
+		for s.Width(lines[i]) < widest {
+			lines[i] += " "
+		}
+	}
+	return lines
+}
+
+// newPlot returns a plot with a grid.
+func newPlot(label string) *plot.Plot {
+	p := plot.New()
+	p.BackgroundColor = nil
+	p.X.Label.Text, p.X.Label.TextStyle = label, align(style(13, muted), draw.XCenter, draw.YBottom)
+	p.X.Tick.Label, p.Y.Tick.Label = align(style(12, muted), draw.XCenter, draw.YTop), align(style(13, ink), draw.XRight, draw.YCenter)
+	p.X.Color, p.X.Tick.Color, p.X.Tick.Length = muted, muted, 4
+	p.Y.Width, p.Y.Tick.Length, p.Y.Padding, p.X.Padding = 0, 0, 6, 0
+	p.Add(&plotter.Grid{Vertical: draw.LineStyle{Color: faint, Width: 1}})
+	return p
+}
+
+func align(s text.Style, x draw.XAlignment, y draw.YAlignment) text.Style {
+	s.XAlign, s.YAlign = x, y
+	return s
+}
+
+// lanes gives a plot a lane for each subject, with figures at the right, the first at the top.
+func lanes(p *plot.Plot, sums []record.Summary, figures func(record.Summary) string) (y func(i int) float64) {
+	y = func(i int) float64 { return float64(len(sums) - 1 - i) }
+	var titles, right []string
+	for _, s := range sums {
+		titles, right = append(titles, s.Subject.Title), append(right, figures(s))
+	}
+	ends := align(style(13, ink), draw.XLeft, draw.YCenter)
+	labels := &plotter.Labels{Offset: vg.Point{X: 10}, Labels: columns(ends, right), TextStyle: slices.Repeat([]text.Style{ends}, len(sums))}
+	ticks := make(plot.ConstantTicks, len(sums))
+	for i, title := range columns(p.Y.Tick.Label, titles) {
+		ticks[i] = plot.Tick{Value: y(i), Label: title}
+		labels.XYs = append(labels.XYs, plotter.XY{X: p.X.Max, Y: y(i)})
+	}
+	p.Y.Tick.Marker, p.Y.Min, p.Y.Max = ticks, -0.5, float64(len(sums))-0.5
+	p.Add(labels)
+	return y
+}
+
+// colour follows from the place of the subject in the run, so it is the same in all pictures.
+func colour(run record.Run, s record.Summary) color.Color {
+	return colours[slices.Index(run.Subjects, s.Subject)%len(colours)]
+}
+
+// across draws a line of a lane.
+func across(from, to, y float64, width vg.Length, c color.Color) plot.Plotter {
+	return &plotter.Line{XYs: plotter.XYs{{X: from, Y: y}, {X: to, Y: y}}, LineStyle: draw.LineStyle{Color: c, Width: width}}
+}
+
+func translucent(c color.Color) color.Color {
+	r, g, b, _ := c.RGBA()
+	return color.NRGBA{uint8(r >> 8), uint8(g >> 8), uint8(b >> 8), 0x70}
+}
+
+// throughput shows cycles a second, compared with the first subject.
+func throughput(run record.Run, sums []record.Summary) *plot.Plot {
+	first := sums[0].PerSecond().Median
+	label := "locks a second, " + sums[0].Subject.Title + " = 1"
 	if rate := sums[0].Trials[0].Load.Rate; rate > 0 {
-		d.caption += fmt.Sprintf(" %s/s were begun by schedule, which no subject can exceed.", whole(int64(rate)))
+		label += fmt.Sprintf("; %s/s were begun by schedule", whole(int64(rate)))
 	}
-	most := 0.0
+	p := newPlot(label)
+	p.X.Min, p.X.Max = 0, 0
 	for _, s := range sums {
-		most = max(most, s.PerSecond().Max/first)
+		p.X.Max = max(p.X.Max, s.PerSecond().Max/first)
 	}
-	l := lanes{drawing: d, count: len(sums), head: 30, plot: 20}
-	x := linear(most, across, short)
-	l.axis(x, "locks a second, "+name+" = 1")
-	l.titles(sums)
+	p.X.Tick.Marker = plot.TickerFunc(func(_, hi float64) (ticks []plot.Tick) {
+		step := roundUp(hi / 5)
+		for v := 0.0; v <= hi; v += step {
+			ticks = append(ticks, plot.Tick{Value: v, Label: short(v)})
+		}
+		return ticks
+	})
+	y := lanes(p, sums, func(s record.Summary) string {
+		return ratio(s.Ratio) + ", " + count(s.PerSecond().Median) + "/s"
+	})
 	for i, s := range sums {
-		rate, in := s.PerSecond(), l.in(i)
-		l.rect(box{x.from, in.from + 2, x.at(rate.Median/first) - x.from, l.plot - 4}, "bar "+v.colour(s.Subject.Name))
-		l.spread(x, record.Spread{Min: rate.Min / first, Max: rate.Max / first}, l.middle(i))
-		l.line(xy{x.at(1), in.from - 1}, xy{x.at(1), in.to + 1}, "one")
-		l.text(xy{firstFigure, l.base(i)}, "end bold", ratio(s.Ratio))
-		l.text(xy{secondFigure, l.base(i)}, "end", count(rate.Median)+"/s")
+		rate := s.PerSecond()
+		p.Add(across(0, rate.Median/first, y(i), 18, colour(run, s)), across(rate.Min/first, rate.Max/first, y(i), 7, translucent(ink)))
 	}
-	return d
+	return p
 }
 
-// spread draws the range of the rounds, of which a mark may lie on top.
-func (d *drawing) spread(x scale, s record.Spread, y float64) {
-	d.rect(box{x.at(s.Min), y - 4, x.at(s.Max) - x.at(s.Min), 8}, "spread")
+// latency shows the time to get a lock from the median to the maximum.
+func latency(run record.Run, sums []record.Summary) *plot.Plot {
+	p := newPlot("time to get a lock (logarithmic)")
+	for _, s := range sums {
+		p.X.Min, p.X.Max = min(p.X.Min, s.Acquire(0.5).Min), max(p.X.Max, s.Acquire(1).Max)
+	}
+	logarithmic(&p.X, 8)
+	y := lanes(p, sums, func(s record.Summary) string {
+		return "p50 " + span(s.Acquire(0.5).Median) + ", p99 " + span(s.Acquire(0.99).Median)
+	})
+	for i, s := range sums {
+		c := colour(run, s)
+		p50, p99, longest := s.Acquire(0.5), s.Acquire(0.99), s.Acquire(1).Max // a median of maxima would hide a stall
+		p.Add(across(p50.Median, longest, y(i), 2, translucent(c)), across(p50.Median, p99.Median, y(i), 7, translucent(c)))
+		for _, q := range []record.Spread{p50, p99} {
+			p.Add(across(q.Min, q.Max, y(i), 9, translucent(ink)))
+		}
+		for _, m := range []struct {
+			at    float64
+			size  vg.Length
+			shape draw.GlyphDrawer
+		}{{longest, 4, draw.RingGlyph{}}, {p99.Median, 8, bar{}}, {p50.Median, 6, draw.CircleGlyph{}}} {
+			p.Add(&plotter.Scatter{XYs: plotter.XYs{{X: m.at, Y: y(i)}}, GlyphStyle: draw.GlyphStyle{Color: c, Radius: m.size, Shape: m.shape}})
+		}
+	}
+	return p
 }
 
-// latency shows the quantiles of acquiring, from the median to the maximum.
-func (v view) latency() *drawing {
-	sums := v.cycling()
-	var values extent
+// bar is a glyph: a thick upright line.
+type bar struct{}
+
+func (bar) DrawGlyph(c *draw.Canvas, s draw.GlyphStyle, at vg.Point) {
+	c.StrokeLine2(draw.LineStyle{Color: s.Color, Width: 4}, at.X, at.Y-s.Radius, at.X, at.Y+s.Radius)
+}
+
+// throughFault shows the time to get a lock over the first round, with a plot for each subject: a line
+// that stays, that rises, or that has a gap.
+func throughFault(run record.Run, sums []record.Summary) (plots []*plot.Plot) {
+	lo, hi := math.Inf(1), 0.0
 	for _, s := range sums {
-		values.include(s.Acquire(0.5).Min)
-		values.include(s.Acquire(1).Max)
+		if f := s.Trials[0].Fault; f != nil {
+			for _, took := range f.Slices {
+				if took > 0 {
+					lo, hi = min(lo, float64(took)), max(hi, float64(took))
+				}
+			}
+		}
 	}
-	if values.to == 0 {
-		return nil
-	}
-	d := &drawing{name: "latency", title: "Time to get a lock: less is better"}
-	d.caption = rounds(sums)
-	l := lanes{drawing: d, top: 26, count: len(sums), head: 30, plot: 20}
-	x := logarithmic(values, across, lying, spanShort)
-	l.axis(x, "time to get a lock (logarithmic)")
-	l.titles(sums)
-	left := margin
-	for _, m := range marks {
-		m.draw(d, xy{left + 7, 16}, "c6")
-		left = l.key(left, m.name)
-	}
-	l.text(xy{firstFigure, 21}, "end muted small", "p50")
-	l.text(xy{secondFigure, 21}, "end muted small", "p99")
 	for i, s := range sums {
-		y, colour := l.middle(i), v.colour(s.Subject.Name)
-		if s.Acquire(1).Max == 0 {
-			l.text(xy{x.from, y + 5}, "muted", "acquired nothing")
+		p := newPlot("")
+		p.X.Min, p.X.Max = 0, s.Trials[0].Load.Duration.Seconds()
+		p.Y.Min, p.Y.Max = lo, hi
+		p.Y.Tick.Label = align(style(12, muted), draw.XRight, draw.YCenter)
+		p.Title.Text, p.Title.TextStyle = s.Subject.Title, align(style(13, ink), draw.XCenter, draw.YTop)
+		p.X.Tick.Marker = plot.TickerFunc(func(lo, hi float64) []plot.Tick {
+			ticks := plot.DefaultTicks{}.Ticks(lo, hi)
+			for j := range ticks {
+				if i < len(sums)-1 {
+					ticks[j].Label = ""
+				} else if ticks[j].Label != "" {
+					ticks[j].Label += " s"
+				}
+			}
+			return ticks
+		})
+		if i == len(sums)-1 {
+			p.X.Label.Text = "time since the load began"
+		}
+		logarithmic(&p.Y, 3)
+		if f := s.Trials[0].Fault; f != nil {
+			p.Title.Text += ": no lock for " + span(float64(f.Without))
+			from, to := f.From.Seconds(), f.To.Seconds()
+			p.Add(&plotter.Polygon{XYs: []plotter.XYs{{{X: from, Y: p.Y.Min}, {X: from, Y: p.Y.Max}, {X: to, Y: p.Y.Max}, {X: to, Y: p.Y.Min}}}, Color: shade})
+			for _, run := range runs(f) {
+				p.Add(&plotter.Line{XYs: run, LineStyle: draw.LineStyle{Color: colours[i%len(colours)], Width: 1.8}})
+			}
+		}
+		plots = append(plots, p)
+	}
+	return plots
+}
+
+// runs returns the lines between the gaps of a fault's slices.
+func runs(f *record.Fault) (all []plotter.XYs) {
+	var line plotter.XYs
+	for i, took := range append(f.Slices, 0) {
+		if took == 0 {
+			if line != nil {
+				all = append(all, line)
+			}
+			line = nil
 			continue
 		}
-		at := func(m mark) xy { return xy{x.at(m.of(s)), y} }
-		l.line(at(marks[0]), at(marks[2]), "range "+colour)
-		l.line(at(marks[0]), at(marks[1]), "thick "+colour)
-		l.spread(x, s.Acquire(0.5), y)
-		l.spread(x, s.Acquire(0.99), y)
-		for _, m := range slices.Backward(marks[:]) { // p50 lies on top
-			m.draw(d, at(m), colour)
-		}
-		l.text(xy{firstFigure, l.base(i)}, "end bold", span(s.Acquire(0.5).Median))
-		l.text(xy{secondFigure, l.base(i)}, "end", span(s.Acquire(0.99).Median))
+		at := float64(i) * record.SliceLength.Seconds()
+		line = append(line, plotter.XY{X: at, Y: float64(took)}, plotter.XY{X: at + record.SliceLength.Seconds(), Y: float64(took)})
 	}
-	return d
+	return all
 }
 
-// A mark is the sign of a quantile, in the lanes and in their key.
-type mark struct {
-	name string
-	of   func(record.Summary) float64
-	draw func(d *drawing, at xy, colour string)
-}
-
-// marks are in the order in which they stand in a lane.
-var marks = [...]mark{
-	{"p50", func(s record.Summary) float64 { return s.Acquire(0.5).Median }, func(d *drawing, at xy, colour string) {
-		d.circle(at, 6.5, "mark "+colour)
-	}},
-	{"p99", func(s record.Summary) float64 { return s.Acquire(0.99).Median }, func(d *drawing, at xy, colour string) {
-		d.rect(box{at.x - 2.5, at.y - 8, 5, 16}, "mark "+colour)
-	}},
-	// The median of maxima would hide a stall.
-	{"maximum of all rounds", func(s record.Summary) float64 { return s.Acquire(1).Max }, func(d *drawing, at xy, colour string) {
-		d.circle(at, 4, "hollow "+colour)
-	}},
-}
-
-// key names a mark above the lanes, and returns where the next one begins.
-func (d *drawing) key(left float64, name string) float64 {
-	d.text(xy{left + 18, 21}, "muted small", name)
-	return left + 34 + textWidth(name)
-}
-
-// throughFault shows the time to acquire of each subject in the first round. It is what a service
-// sees of the fault: a line that stays where it was, that rises, or that has a gap because no lock
-// could be had.
-func (v view) throughFault() *drawing {
-	sums := v.cycling()
-	var fault *record.Fault
-	var values extent
-	for _, s := range sums {
-		fault = cmp.Or(fault, s.Trials[0].Fault)
-		for _, h := range s.Trials[0].Slices {
-			values.include(float64(h.At(0.99)))
-		}
-	}
-	if fault == nil || values.to == 0 {
-		return nil
-	}
-	d := &drawing{name: "faults", title: "Time to get a lock while servers fail: less is better"}
-	d.caption = fmt.Sprintf("p99 of each %s, on a logarithmic axis. A gap: no lock was acquired. Shaded: servers are broken.", spanShort(float64(record.SliceLength)))
-	l := lanes{drawing: d, top: 18, count: len(sums), head: 36, plot: 54}
-	x := linear(float64(sums[0].Trials[0].Load.Duration), extent{margin + 62, across.to}, func(ns float64) string { return short(ns/1e9) + " s" })
-	from, to := x.at(float64(fault.From)), x.at(float64(fault.To))
-	l.rect(box{from, l.top, max(to-from, 1), l.bottom() - l.top}, "fault")
-	l.text(xy{(from + to) / 2, l.top - 6}, "middle tag small", fault.What)
-	l.axis(x, "time since the load began")
-	l.titles(sums)
-	for i, s := range sums {
-		y := logarithmic(values, extent{l.in(i).to, l.in(i).from}, standing, spanShort)
-		for _, t := range y.ticks {
-			if t.label != "" {
-				d.line(xy{x.from, y.at(t.value)}, xy{x.to, y.at(t.value)}, t.class())
-				d.text(xy{x.from - 6, y.at(t.value) + 5}, "end muted small", t.label)
+// logarithmic makes an axis of nanoseconds logarithmic, from 1, 2 or 5 times a power of ten to
+// another, with labels at some powers.
+func logarithmic(a *plot.Axis, labels int) {
+	a.Min, a.Max = 1/roundUp(1/a.Min), roundUp(1.001*a.Max)
+	a.Scale = plot.LogScale{}
+	every := max(1, int(math.Ceil(math.Log10(a.Max/a.Min)/float64(labels))))
+	a.Tick.Marker = plot.TickerFunc(func(lo, hi float64) (ticks []plot.Tick) {
+		for e := int(math.Log10(lo)); ; e++ {
+			for _, m := range []float64{1, 2, 5} {
+				tick := plot.Tick{Value: m * math.Pow10(e)}
+				switch {
+				case tick.Value > 1.001*hi:
+					return ticks
+				case m == 1 && e%every == 0, hi < 20*lo:
+					tick.Label = spanShort(tick.Value)
+				}
+				ticks = append(ticks, tick)
 			}
 		}
-		var line trace
-		for i, h := range s.Trials[0].Slices {
-			if h.Count() == 0 {
-				line.lift()
-				continue
-			}
-			from, at := float64(i)*float64(record.SliceLength), y.at(float64(h.At(0.99)))
-			line.to(xy{x.at(from), at})
-			line.to(xy{x.at(from + float64(record.SliceLength)), at})
-		}
-		d.trace(&line, "line "+v.colour(s.Subject.Name))
-		if f := s.Trials[0].Fault; f != nil && f.Without > 0 {
-			d.text(xy{secondFigure, l.base(i)}, "end", "no lock for "+span(float64(f.Without)))
-		}
-	}
-	return d
+	})
 }
 
-// dimensions are what sweeps vary, for people, where the flag is not.
-var dimensions = strings.NewReplacer("length=", "bytes of a name: ", "processes=", "client processes: ", "=", ": ")
-
-// scaling shows the figures over the points of all sweeps. They have one scale, so that a step in one
-// sweep can be compared with a step in another.
-func (v view) scaling() *drawing {
-	d := &drawing{name: "scale", title: "Locks a second, and time to get one, under other loads"}
-	d.caption = rounds(v.sums) + " Axes are logarithmic; a gap: nothing was acquired."
-	var points []string // "" is between two sweeps
-	for _, p := range v.run.Points() {
-		if n := len(points); n > 0 && key(points[n-1]) != key(p) {
-			points = append(points, "")
+// roundUp returns 1, 2 or 5 times a power of ten.
+func roundUp(x float64) float64 {
+	ten := math.Pow(10, math.Floor(math.Log10(x)))
+	for _, m := range []float64{1, 2, 5} {
+		if x <= 1.0001*m*ten {
+			return m * ten
 		}
-		points = append(points, p)
 	}
-	l := lanes{drawing: d, top: 34, count: len(points), plot: 24}
-	left := margin
-	for _, s := range v.run.Subjects {
-		d.circle(xy{left + 7, 16}, 5, "mark "+v.colour(s.Name))
-		left = l.key(left, s.Title)
-	}
-	for i, p := range points {
-		l.text(xy{180, l.middle(i) + 5}, "end", dimensions.Replace(p))
-	}
-	for _, m := range []metric{
-		{"locks a second: more is better", record.Summary.PerSecond, countShort, extent{208, 424}},
-		{"p99 of getting one: less is better", func(s record.Summary) record.Spread { return s.Acquire(0.99) }, spanShort, extent{468, 684}},
-	} {
-		v.dots(l, points, m)
-	}
-	return d
-}
-
-func key(point string) string { return strings.Split(point, "=")[0] }
-
-// A metric is a figure that is shown over the points of a sweep.
-type metric struct {
-	name  string
-	of    func(record.Summary) record.Spread
-	label func(float64) string
-	on    extent // of the picture
-}
-
-// dots draws a metric: its axis, and a line through the points of each sweep for each subject.
-func (v view) dots(l lanes, points []string, m metric) {
-	var values extent
-	for _, s := range v.sums {
-		values.include(m.of(s).Min)
-		values.include(m.of(s).Max)
-	}
-	if values.to == 0 {
-		return
-	}
-	x := logarithmic(values, m.on, lying, m.label)
-	l.axis(x, m.name)
-	for _, subject := range slices.Backward(v.run.Subjects) { // the first lies on top
-		var line trace
-		var marks drawing
-		for i, p := range points {
-			at := slices.IndexFunc(v.sums, func(s record.Summary) bool { return s.Subject.Name == subject.Name && s.Point == p })
-			if at < 0 || m.of(v.sums[at]).Median == 0 {
-				line.lift()
-				continue
-			}
-			figure := m.of(v.sums[at])
-			line.to(xy{x.at(figure.Median), l.middle(i)})
-			marks.spread(x, figure, l.middle(i))
-			marks.circle(xy{x.at(figure.Median), l.middle(i)}, 5, "mark "+v.colour(subject.Name))
-		}
-		l.trace(&line, "line "+v.colour(subject.Name))
-		l.body.Write(marks.body.Bytes())
-	}
+	return 10 * ten
 }

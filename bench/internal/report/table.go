@@ -10,89 +10,68 @@ import (
 	"github.com/redquorum/redquorum/bench/internal/record"
 )
 
-// A table is rows of cells below a row of heads. The first columns are words, the others figures.
-type table struct {
-	words int
-	heads []string
-	rows  [][]string
-}
+// Markdown writes the main figures as a table.
+func Markdown(w io.Writer, run record.Run) { writeTable(w, " | ", run.Summaries(), figures(run)) }
 
-// write writes the table in Markdown. The separator of two cells may have a tab in it, for a
-// tabwriter.
-func (t table) write(w io.Writer, separator string) {
-	line := func(cells []string) {
-		fmt.Fprintf(w, "| %s |\n", strings.Join(cells, separator))
-	}
-	rules := slices.Concat(slices.Repeat([]string{"---"}, t.words), slices.Repeat([]string{"--:"}, len(t.heads)-t.words))
-	line(t.heads)
-	line(rules)
-	for _, r := range t.rows {
-		line(r)
-	}
-}
-
-// Markdown writes the figures that tell most as one table.
-func Markdown(w io.Writer, run record.Run) { look(run).table().write(w, " | ") }
-
-// A figure is a column of a table. It is left out if it is "" of all rows.
+// A figure is a column of a table. It is omitted if it is "" in all rows.
 type figure struct {
 	head string
 	of   func(record.Summary) string
 }
 
-// table tells how a fault was felt, what held locks cost, or speed and either what it costs or who
-// was served.
-func (v view) table() table {
-	cycling := v.cycling()
-	switch {
-	case len(cycling) == 0:
-		return tabulate(v.sums, holding)
-	case slices.ContainsFunc(cycling, func(s record.Summary) bool { return s.Trials[0].Fault != nil }):
-		return tabulate(cycling, effects)
-	case slices.ContainsFunc(cycling, func(s record.Summary) bool { return s.Sum(checked) > 0 }):
-		return tabulate(cycling, slices.Concat(speed, exclusion))
-	}
-	return tabulate(cycling, slices.Concat(speed, costs))
-}
-
-func tabulate(sums []record.Summary, figures []figure) table {
+// writeTable writes a table in Markdown with a row for each summary. The separator of cells may have
+// a tab for a tabwriter.
+func writeTable(w io.Writer, separator string, sums []record.Summary, figures []figure) {
 	words := []figure{
 		{"", func(s record.Summary) string { return s.Subject.Title }},
-		{"point", func(s record.Summary) string { return s.Point }},
 		{"fault", func(s record.Summary) string {
-			f := s.Trials[0].Fault
-			if f == nil {
-				return ""
+			if f := s.Trials[0].Fault; f != nil {
+				return fmt.Sprintf("%s at %s", f.What, span(float64(f.From)))
 			}
-			return fmt.Sprintf("%s at %s", f.What, span(float64(f.From)))
+			return ""
 		}},
 	}
-	t := table{rows: make([][]string, len(sums))}
+	rows := make([][]string, 2+len(sums)) // heads, rules
 	for i, f := range slices.Concat(words, figures) {
-		column, known := make([]string, len(sums)), false
-		for j, s := range sums {
-			column[j] = f.of(s)
-			known = known || column[j] != ""
+		column, rule := []string{}, "--:"
+		if i < len(words) {
+			rule = "---"
 		}
-		if !known {
+		for _, s := range sums {
+			column = append(column, f.of(s))
+		}
+		if !slices.ContainsFunc(column, func(cell string) bool { return cell != "" }) {
 			continue
 		}
-		if i < len(words) {
-			t.words++
-		}
-		t.heads = append(t.heads, f.head)
-		for j, cell := range column {
-			t.rows[j] = append(t.rows[j], cell)
+		for j, cell := range append([]string{f.head, rule}, column...) {
+			rows[j] = append(rows[j], cell)
 		}
 	}
-	return t
+	for _, cells := range rows {
+		fmt.Fprintf(w, "| %s |\n", strings.Join(cells, separator))
+	}
 }
 
-// median shows the median of a figure over the rounds. Zero means only that nothing was measured.
+// figures returns the columns that suit the run: the effect of a fault, the cost of held locks, or the
+// speed with either the exclusion of callers or the cost of a cycle.
+func figures(run record.Run) []figure {
+	is := func(what func(record.Trial) bool) bool { return slices.ContainsFunc(run.Trials, what) }
+	switch {
+	case is(func(t record.Trial) bool { return t.Held != nil }):
+		return holding
+	case is(func(t record.Trial) bool { return t.Fault != nil }):
+		return effects
+	case is(func(t record.Trial) bool { return t.Checked > 0 }):
+		return slices.Concat(speed, exclusion)
+	}
+	return slices.Concat(speed, costs)
+}
+
+// median shows the median of a figure over the rounds, "-" if it is unknown.
 func median(show func(float64) string, figure func(record.Trial) float64) func(record.Summary) string {
 	return func(s record.Summary) string {
 		x := s.Over(figure).Median
-		if x == 0 {
+		if x == 0 || math.IsInf(x, 0) {
 			return "-"
 		}
 		return show(x)
@@ -108,8 +87,8 @@ var speed = []figure{
 		}
 		return count(s.PerSecond().Min) + "–" + count(s.PerSecond().Max)
 	}},
-	{"p50", median(span, func(t record.Trial) float64 { return t.Acquire.Quantile(0.5) })},
-	{"p99", median(span, func(t record.Trial) float64 { return t.Acquire.Quantile(0.99) })},
+	{"p50", median(span, func(t record.Trial) float64 { return t.Acquire.At(0.5) })},
+	{"p99", median(span, func(t record.Trial) float64 { return t.Acquire.At(0.99) })},
 }
 
 var exclusion = []figure{
@@ -118,9 +97,9 @@ var exclusion = []figure{
 }
 
 var costs = []figure{
-	{"client CPU", median(span, func(t record.Trial) float64 { return t.PerCycle(float64(t.CPU)) })},
-	{"allocations", median(count, func(t record.Trial) float64 { return t.PerCycle(float64(t.Allocs)) })},
-	{"commands a node", median(significant, func(t record.Trial) float64 { return t.PerCycle(t.Commands()) })},
+	{"client CPU", median(span, func(t record.Trial) float64 { return float64(t.CPU) / float64(t.Cycles) })},
+	{"allocations", median(count, func(t record.Trial) float64 { return float64(t.Allocs) / float64(t.Cycles) })},
+	{"commands a node", median(significant, func(t record.Trial) float64 { return t.Commands() / float64(t.Cycles) })},
 }
 
 var holding = []figure{
@@ -138,38 +117,17 @@ var holding = []figure{
 }
 
 var effects = []figure{
-	{"no lock for", func(s record.Summary) string {
-		return span(s.Over(func(t record.Trial) float64 { return float64(t.Fault.Without) }).Median)
-	}},
+	{"no lock for", median(span, func(t record.Trial) float64 { return float64(t.Fault.Without) })},
 	{"recovery", func(s record.Summary) string {
-		recovery := s.Over(func(t record.Trial) float64 {
-			if t.Fault.Recovery < 0 {
-				return math.Inf(1)
-			}
-			return float64(t.Fault.Recovery)
-		}).Median
-		if math.IsInf(recovery, 1) {
+		recovery := s.Over(func(t record.Trial) float64 { return float64(t.Fault.Recovery) }).Median
+		if recovery < 0 {
 			return "none"
 		}
 		return span(recovery)
 	}},
-	{"p99 before", median(span, func(t record.Trial) float64 { return t.Fault.Before.Quantile(0.99) })},
-	{"p99 during", median(span, func(t record.Trial) float64 { return t.Fault.During.Quantile(0.99) })},
+	{"p99 before", median(span, func(t record.Trial) float64 { return t.Fault.Before.At(0.99) })},
+	{"p99 during", median(span, func(t record.Trial) float64 { return t.Fault.During.At(0.99) })},
 }
 
-// outcomes counts how the cycles ended, if any of them did otherwise than well.
-func (v view) outcomes() table {
-	var figures []figure
-	bad := false
-	for _, outcome := range []string{record.OK, record.Failed, record.NotBegun, record.UnderWay} {
-		of := func(t record.Trial) int64 { return t.Outcomes[outcome] }
-		if slices.ContainsFunc(v.sums, func(s record.Summary) bool { return s.Sum(of) > 0 }) {
-			bad = bad || outcome != record.OK && outcome != record.UnderWay
-			figures = append(figures, figure{outcome, func(s record.Summary) string { return whole(s.Sum(of)) }})
-		}
-	}
-	if !bad {
-		return table{}
-	}
-	return tabulate(v.sums, figures)
-}
+func violations(t record.Trial) int64 { return t.Violations }
+func cycles(t record.Trial) int64     { return t.Cycles }

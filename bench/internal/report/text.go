@@ -1,18 +1,10 @@
 // Package report shows a record.Run to people: as text for a terminal, as a table in Markdown, and
-// as SVG pictures that need nothing else.
+// as SVG pictures.
 //
-// table.go has the one table of a run, which Text and Markdown share. pictures.go has the pictures:
-// which library is faster, how long its callers wait, how both change over a sweep, and how long
-// there is no lock while servers are broken. All have a lane for each subject or point, above an
-// axis that the lanes share. They stand on a thin layer of scales (scale.go) and escaped SVG
-// (canvas.go). A chart library was rejected: with one, shaded faults on a time axis, and colours
-// that follow the reader's choice of light or dark, took more code than these scales.
-//
-// The rules of the pictures: each says by itself what was measured, on what, and what is better; bars
-// start at zero; an axis that is logarithmic says so; figures are medians over the rounds, with the
-// range of the rounds; and a subject has the same colour everywhere. Problems that make figures
-// worthless (overlapping holders, nodes that only pretend to be servers) stand at
-// the top of the text.
+// A picture can be read without its page: it says what was measured, on which machine, and whether
+// more is better. Bars start at zero, a logarithmic axis says so, figures are medians over the rounds
+// with the range of the rounds, and a subject has one colour in all pictures of a run. Text begins
+// with problems that make the figures worthless.
 package report
 
 import (
@@ -29,24 +21,37 @@ import (
 
 // Text writes the run for a terminal.
 func Text(w io.Writer, run record.Run) error {
-	v := look(run)
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s: %s\n%s\n%s\n", run.Scenario, run.About, v.load(), v.machine())
+	fmt.Fprintf(&b, "%s: %s\n%s\n%s\n", run.Scenario, run.About, load(run), machine(run))
 	if run.Machine.Nodes == "embedded" {
-		fmt.Fprintln(&b, "\nEMBEDDED NODES: THESE FIGURES SAY NOTHING OF SPEED")
+		fmt.Fprintln(&b, "\nEMBEDDED NODES: THESE FIGURES SAY NOTHING ABOUT SPEED")
 	}
-	for _, problem := range v.problems() {
-		fmt.Fprintf(&b, "\n!! %s\n", problem)
-	}
-	for _, t := range []table{v.table(), v.outcomes()} {
-		if len(t.rows) > 0 {
-			fmt.Fprintln(&b)
-			aligned := tabwriter.NewWriter(&b, 0, 0, 1, ' ', 0)
-			t.write(aligned, "\t| ")
-			aligned.Flush() // into memory, which cannot fail
+	sums := run.Summaries()
+	for _, s := range sums {
+		if n := s.Sum(violations); n > 0 {
+			first := slices.IndexFunc(s.Trials, func(t record.Trial) bool { return t.Violations > 0 })
+			fmt.Fprintf(&b, "\n!! %s: %s of %s; %s\n", s.Subject.Title, plural(n, "overlap"), plural(s.Sum(func(t record.Trial) int64 { return t.Checked }), "hold"), s.Trials[first].Violation)
+		}
+		if s.Trials[0].Held == nil && s.Sum(cycles) == 0 {
+			fmt.Fprintf(&b, "\n!! %s: no cycle succeeded\n", s.Subject.Title)
 		}
 	}
-	v.errors(&b)
+	fmt.Fprintln(&b)
+	aligned := tabwriter.NewWriter(&b, 0, 0, 1, ' ', 0)
+	writeTable(aligned, "\t| ", sums, figures(run))
+	aligned.Flush()
+	for _, s := range sums {
+		counts := map[string]int64{}
+		for _, t := range s.Trials {
+			for message, n := range t.Errors {
+				counts[message] += n
+			}
+		}
+		messages := slices.SortedFunc(maps.Keys(counts), func(a, b string) int { return int(counts[b] - counts[a]) })
+		for _, message := range messages[:min(5, len(messages))] {
+			fmt.Fprintf(&b, "\n%s: %s × %s\n", s.Subject.Title, whole(counts[message]), message)
+		}
+	}
 	fmt.Fprintln(&b)
 	for _, s := range run.Subjects {
 		fmt.Fprintf(&b, "%s: %s\n", s.Title, s.Note)
@@ -55,9 +60,9 @@ func Text(w io.Writer, run record.Run) error {
 	return err
 }
 
-// machine describes where the figures were measured, in a line.
-func (v view) machine() string {
-	m := v.run.Machine
+// machine describes the place of the measurement in a line.
+func machine(run record.Run) string {
+	m := run.Machine
 	durable := ""
 	if m.Durable {
 		durable = ", written to disk before each answer"
@@ -66,16 +71,13 @@ func (v view) machine() string {
 		plural(m.CPUs, "CPU"), m.GOMAXPROCS, m.Go)
 }
 
-// load describes the work of the callers, in a line. What a sweep varies is not in it.
-func (v view) load() string {
-	if len(v.run.Trials) == 0 {
+// load describes the work of the callers in a line.
+func load(run record.Run) string {
+	if len(run.Trials) == 0 {
 		return "nothing was measured"
 	}
-	l := v.run.Trials[0].Load
+	l := run.Trials[0].Load
 	parts := []string{plural(l.Nodes, "node"), plural(l.Callers, "caller"), fmt.Sprintf("client processes: %d", l.Processes)}
-	if v.sweep() {
-		parts = nil
-	}
 	if l.Held > 0 {
 		parts = append(parts, plural(l.Held, "lock")+" held under renewal")
 	} else {
@@ -88,25 +90,6 @@ func (v view) load() string {
 		parts = append(parts, fmt.Sprintf("%s cycles/s begun by schedule", whole(int64(l.Rate))))
 	}
 	parts = append(parts, fmt.Sprintf("TTL %s, %s of %s", spanShort(float64(l.TTL)),
-		plural(len(v.sums[0].Trials), "round"), spanShort(float64(l.Duration))))
+		plural(run.Trials[len(run.Trials)-1].Round+1, "round"), spanShort(float64(l.Duration))))
 	return strings.Join(parts, ", ")
-}
-
-// errors are each subject's most frequent ones.
-func (v view) errors(w io.Writer) {
-	for _, s := range v.run.Subjects {
-		counts := map[string]int64{}
-		for _, t := range v.run.Trials {
-			if t.Subject == s.Name {
-				for message, n := range t.Errors {
-					counts[message] += n
-				}
-			}
-		}
-		messages := slices.Sorted(maps.Keys(counts))
-		slices.SortStableFunc(messages, func(a, b string) int { return int(counts[b] - counts[a]) })
-		for _, message := range messages[:min(5, len(messages))] {
-			fmt.Fprintf(w, "\n%s: %s × %s\n", s.Title, whole(counts[message]), message)
-		}
-	}
 }

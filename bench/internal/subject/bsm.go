@@ -6,25 +6,21 @@ import (
 
 	"github.com/bsm/redislock"
 
-	"github.com/redquorum/redquorum/bench/internal/endpoint"
 	"github.com/redquorum/redquorum/bench/internal/record"
 )
-
-// bsmBackoff is what its examples use.
-const bsmBackoff = 100 * time.Millisecond
 
 func ofBSM() Spec {
 	return Spec{
 		Subject: record.Subject{
 			Name: "bsm", Title: titled("bsm/redislock", "github.com/bsm/redislock") + " (one server)",
-			Note: "One server instead of a quorum: what the quorum costs. Retries every 100 ms, as in its examples, and does not renew. " + goredisNote,
+			Note: "One server instead of a quorum, which shows the cost of the quorum. Retries every 100 ms, as in its examples, and does not renew. " + goredisNote,
 		},
 		Open: func(_ context.Context, urls []string, cfg Config) (Client, error) {
-			endpoints, err := endpoint.ParseAll(urls[:1])
+			servers, err := Parse(urls[:1])
 			if err != nil {
 				return nil, err
 			}
-			client := newGoredis(endpoints[0], cfg)
+			client := newGoredis(servers[0], cfg)
 			return &bsmClient{redislock.New(client), cfg.TTL, client.Close}, nil
 		},
 	}
@@ -36,7 +32,7 @@ type bsmClient struct {
 	stop   func() error
 }
 
-// Acquire waits at most a TTL if ctx has no deadline: so does the library.
+// Acquire waits for at most a TTL if ctx has no deadline, as the library does.
 func (c *bsmClient) Acquire(ctx context.Context, name string) (Lock, error) {
 	tries := &bsmTries{last: time.Now()}
 	lock, err := c.locker.Obtain(ctx, name, c.ttl, &redislock.Options{RetryStrategy: tries})
@@ -48,19 +44,18 @@ func (c *bsmClient) Acquire(ctx context.Context, name string) (Lock, error) {
 
 func (c *bsmClient) Close() error { return c.stop() }
 
-// bsmTries is redislock.LinearBackoff that knows when the last try began, or a little earlier: the
-// library does not say to when a lock is valid.
+// bsmTries is redislock.LinearBackoff that keeps the time of the last try, from which the lock is
+// valid for a TTL. The library does not report the end.
 type bsmTries struct{ last time.Time }
 
 func (t *bsmTries) NextBackoff() time.Duration {
 	t.last = time.Now()
-	return bsmBackoff
+	return 100 * time.Millisecond
 }
 
 type bsmLock struct {
-	lock  *redislock.Lock
+	*redislock.Lock
 	until time.Time
 }
 
-func (l *bsmLock) Release(ctx context.Context) error { return l.lock.Release(ctx) }
-func (l *bsmLock) Until() time.Time                  { return l.until }
+func (l *bsmLock) Until() time.Time { return l.until }

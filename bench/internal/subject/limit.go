@@ -8,14 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	goredislib "github.com/redis/go-redis/v9"
 
-	"github.com/redquorum/redquorum/bench/internal/endpoint"
 	"github.com/redquorum/redquorum/bench/internal/record"
 )
 
@@ -25,209 +22,181 @@ func limit() Spec {
 			Name: "limit", Title: "physical limit",
 			Note: "No library: prebuilt requests over one raw connection a server, all callers in step, done at the answers of a majority, released by the servers' own compare-and-delete where they have one. No drawing of values, deadlines, renewal or faults: any of them ends it.",
 		},
-		Drive: drive,
+		Open: openLimit,
 	}
 }
 
-// settle bounds the time in which the step under way is finished when the run ends.
-const settle = time.Second
-
-// drive takes one step of all callers at a time: it writes to every server in one go, and reads the
-// answers of a majority. Those of the other servers, which do the same work, are read a cycle later.
+// A limitClient is a raw connection to each server. A step writes the requests of all callers to all
+// servers and reads the answers of a majority. The answers of the other servers, which do the same
+// work, are read a step later.
 //
-// Other forms were measured: a goroutine for each connection, callers that go on one by one, and
-// several groups of callers with connections of their own are no faster.
-func drive(parent context.Context, urls []string, cfg Config, cycled Cycled) error {
-	endpoints, err := endpoint.ParseAll(urls)
-	if err != nil {
-		return err
+// A goroutine for each connection, independent callers, and groups of callers with connections of
+// their own were measured, and are not faster.
+type limitClient struct {
+	callers int
+	conns   []*limitConn
+	behind  int // steps whose answers the last servers still owe
+}
+
+type limitConn struct {
+	net.Conn
+	in            *bufio.Reader
+	sets, deletes []byte // requests of all callers
+}
+
+func openLimit(ctx context.Context, urls []string, cfg Config) (Client, error) {
+	if _, err := Parse(urls); err != nil {
+		return nil, err
 	}
-	l := &limitRun{callers: cfg.Callers}
-	defer func() {
-		for _, c := range l.conns {
-			c.Close()
+	l := &limitClient{callers: cfg.Callers}
+	for _, url := range urls {
+		c, err := dialLimit(ctx, url)
+		if err == nil {
+			l.conns = append(l.conns, c.limitConn)
 		}
-	}()
-	for _, e := range endpoints {
-		c, err := limitConnect(parent, e)
 		if err != nil {
-			return fmt.Errorf("limit: %s: %w", e.Addr, err)
+			return nil, errors.Join(err, l.Close())
 		}
-		l.conns = append(l.conns, c)
+		run := rand.Text() // no other process has the same names
+		for i := range cfg.Callers {
+			key, value := fmt.Sprintf("bench:limit:%s:%d", run, i), rand.Text()
+			c.sets = append(c.sets, request("SET", key, value, "NX", "PX", fmt.Sprint(cfg.TTL.Milliseconds()))...)
+			c.deletes = append(c.deletes, request(c.release(key, value)...)...)
+		}
 	}
-	l.prepare(cfg.TTL)
-	stop := context.AfterFunc(parent, func() {
-		for _, c := range l.conns {
-			c.SetDeadline(time.Now().Add(settle))
-		}
-	})
-	defer stop()
-	err = l.run(parent, cycled)
-	if parent.Err() != nil && errors.Is(err, os.ErrDeadlineExceeded) {
-		return nil // the time to settle was not enough
+	return l, nil
+}
+
+// Acquire makes a Client of the limit.
+func (l *limitClient) Acquire(context.Context, string) (Lock, error) {
+	return nil, errors.New("the limit has no locks")
+}
+
+func (l *limitClient) Close() (err error) {
+	err = l.read(l.others(), l.behind)
+	for _, c := range l.conns {
+		c.Close()
 	}
 	return err
 }
 
-// A limitRun is the connections of drive, on which an even step sets the keys of all callers, and an
-// odd one deletes them.
-type limitRun struct {
-	callers int
-	conns   []*limitConn
-}
+func (l *limitClient) others() []*limitConn { return l.conns[min(len(l.conns), len(l.conns)/2+1):] }
 
-func (l *limitRun) prepare(ttl time.Duration) {
-	run, px := rand.Text(), strconv.FormatInt(ttl.Milliseconds(), 10) // no other process has the same names
-	for i := range l.callers {
-		key, value := fmt.Sprintf("bench:limit:%s:%d", run, i), rand.Text()
+func (l *limitClient) Step() (began, acquired, released time.Time, err error) {
+	began = time.Now()
+	first := l.conns[:len(l.conns)-len(l.others())]
+	for _, step := range []struct {
+		done    *time.Time
+		request func(*limitConn) []byte
+	}{
+		{&acquired, func(c *limitConn) []byte { return c.sets }},
+		{&released, func(c *limitConn) []byte { return c.deletes }},
+	} {
 		for _, c := range l.conns {
-			c.sets = append(c.sets, limitRequest("SET", key, value, "NX", "PX", px)...)
-			c.deletes = append(c.deletes, limitRequest(c.release(key, value)...)...)
+			_, _ = c.Write(step.request(c)) // a connection that cannot be written to cannot be read either
 		}
-	}
-}
-
-// A limitCycle is one of all callers.
-type limitCycle struct{ began, acquired, released time.Time }
-
-func (l *limitRun) run(ctx context.Context, cycled Cycled) error {
-	quorum := len(l.conns)/2 + 1
-	first, others := l.conns[:quorum], l.conns[quorum:]
-	finish := func(c limitCycle) error {
-		for i := range l.callers {
-			cycled(i, c.began, c.acquired.Sub(c.began), c.released.Sub(c.acquired))
-		}
-		return l.read(others, 2)
-	}
-	var last limitCycle
-	for ctx.Err() == nil {
-		c := limitCycle{began: time.Now()}
-		l.send(func(c *limitConn) []byte { return c.sets })
-		if !last.began.IsZero() {
-			if err := finish(last); err != nil { // while the servers work
-				return err
+		if step.done == &acquired {
+			if err := l.read(l.others(), l.behind); err != nil { // while the servers work
+				return began, acquired, released, err
 			}
+			l.behind = 0
 		}
+		l.behind++
 		if err := l.read(first, 1); err != nil {
-			return err
+			return began, acquired, released, err
 		}
-		c.acquired = time.Now()
-		l.send(func(c *limitConn) []byte { return c.deletes })
-		if err := l.read(first, 1); err != nil {
-			return err
-		}
-		c.released = time.Now()
-		last = c
+		*step.done = time.Now()
 	}
-	if last.began.IsZero() {
-		return nil
-	}
-	return finish(last)
+	return began, acquired, released, nil
 }
 
-// send writes to all servers, and waits for one that is so far behind that it takes no more. What
-// cannot be written cannot be answered either, so that read returns the error.
-func (l *limitRun) send(batch func(*limitConn) []byte) {
-	for _, c := range l.conns {
-		_, _ = c.Write(batch(c))
-	}
-}
-
-// read takes the answers to some steps of all callers.
-func (l *limitRun) read(conns []*limitConn, steps int) error {
+// read takes the answers to some steps.
+func (l *limitClient) read(conns []*limitConn, steps int) error {
 	for _, c := range conns {
+		c.SetReadDeadline(time.Now().Add(10 * time.Second))
 		for range steps * l.callers {
 			line, err := c.in.ReadSlice('\n')
 			if err == nil {
-				err = limitAnswer(line)
+				err = answer(line)
 			}
 			if err != nil {
-				return fmt.Errorf("limit: %s: %w", c.address, err)
+				return fmt.Errorf("%s: %w", c.RemoteAddr(), err)
 			}
 		}
 	}
 	return nil
 }
 
-// limitAnswer reads one of the answers that can come, each of which is a line.
-func limitAnswer(line []byte) error {
+// answer checks one of the expected answers, each of which is a line.
+func answer(line []byte) error {
 	switch string(line) {
 	case "+OK\r\n", ":1\r\n":
 		return nil
 	case "$-1\r\n", ":0\r\n":
-		return errors.New("a lock was refused, or gone before its release: the TTL is too short for these servers")
+		return errors.New("a lock was refused, or gone before its release: use a longer --ttl")
 	}
-	return fmt.Errorf("it answers %q", line)
+	return fmt.Errorf("unexpected answer %q", line)
 }
 
-// limitRequest is a command as Redis reads it.
-func limitRequest(args ...string) []byte {
-	b := append([]byte("*"+strconv.Itoa(len(args))), "\r\n"...)
+// request returns a command as Redis reads it.
+func request(args ...string) []byte {
+	b := fmt.Appendf(nil, "*%d\r\n", len(args))
 	for _, a := range args {
 		b = fmt.Appendf(b, "$%d\r\n%s\r\n", len(a), a)
 	}
 	return b
 }
 
-const limitScript = `if redis.call("GET",KEYS[1])==ARGV[1] then return redis.call("DEL",KEYS[1]) else return 0 end`
+const deleteScript = `if redis.call("GET",KEYS[1])==ARGV[1] then return redis.call("DEL",KEYS[1]) else return 0 end`
 
-var limitScriptSHA = fmt.Sprintf("%x", sha1.Sum([]byte(limitScript)))
-
-// A limitDelete is the words of a compare-and-delete.
-type limitDelete func(key, value string) []string
-
-// limitDeletes are the servers' own commands, and a script for those that have neither, or do not
-// permit it.
-var limitDeletes = []limitDelete{
+// deletes are the servers' own compare-and-delete commands, and a script for servers that lack or
+// forbid them.
+var deletes = []func(key, value string) []string{
 	func(key, value string) []string { return []string{"DELEX", key, "IFEQ", value} }, // Redis 8.4
 	func(key, value string) []string { return []string{"DELIFEQ", key, value} },       // Valkey 9
-	func(key, value string) []string { return []string{"EVALSHA", limitScriptSHA, "1", key, value} },
+	func(key, value string) []string {
+		return []string{"EVALSHA", fmt.Sprintf("%x", sha1.Sum([]byte(deleteScript))), "1", key, value}
+	},
 }
 
-// cheapestDelete is the first that the server has and permits. It finds out on a key that nobody
-// has.
-func cheapestDelete(ctx context.Context, r redis.Conn) (words limitDelete, err error) {
-	var refused redis.Error
-	for _, words = range limitDeletes {
-		w := words("bench:limit:", "")
-		if _, err = redis.DoContext(r, ctx, w[0], redis.Args{}.AddFlat(w[1:])...); !errors.As(err, &refused) {
-			break
-		}
+type limitDial struct {
+	*limitConn
+	release func(key, value string) []string // the first of deletes that the server accepts
+}
+
+// dialLimit connects, logs in, and tries the deletes on a key that does not exist.
+func dialLimit(ctx context.Context, url string) (limitDial, error) {
+	d := limitDial{limitConn: &limitConn{}}
+	if strings.HasPrefix(url, "rediss:") {
+		return d, errors.New("the limit cannot be measured over TLS")
 	}
-	return words, err
-}
-
-// A limitConn is a raw connection to one server.
-type limitConn struct {
-	net.Conn
-	in            *bufio.Reader
-	address       string
-	release       limitDelete
-	sets, deletes []byte // of all callers
-}
-
-// limitConnect leaves to redigo what happens once a connection.
-func limitConnect(ctx context.Context, e *goredislib.Options) (*limitConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	c := &limitConn{address: e.Addr}
-	r, err := redis.DialContext(ctx, e.Network, e.Addr, redis.DialUsername(e.Username), redis.DialPassword(e.Password), redis.DialDatabase(e.DB),
-		redis.DialContextFunc(func(ctx context.Context, _, _ string) (conn net.Conn, err error) {
-			conn, err = goredislib.NewDialer(e)(ctx, e.Network, e.Addr)
-			c.Conn = conn
-			return conn, err
-		}))
+	r, err := redis.DialURLContext(ctx, url, redis.DialContextFunc(func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, address)
+		d.Conn = conn
+		return conn, err
+	}))
 	if err != nil {
-		return nil, err
+		return d, err
 	}
-	if _, err = redis.DoContext(r, ctx, "SCRIPT", "LOAD", limitScript); err == nil {
-		c.release, err = cheapestDelete(ctx, r)
+	_, err = redis.DoContext(r, ctx, "SCRIPT", "LOAD", deleteScript)
+	for i := 0; i < len(deletes) && err == nil; i++ {
+		d.release = deletes[i]
+		words := d.release("bench:limit:", "")
+		var refused redis.Error
+		if _, err = redis.DoContext(r, ctx, words[0], redis.Args{}.AddFlat(words[1:])...); !errors.As(err, &refused) {
+			break
+		}
+		if i < len(deletes)-1 {
+			err = nil
+		}
 	}
 	if err != nil {
-		c.Close()
-		return nil, err
+		r.Close()
+		return d, err
 	}
-	c.SetDeadline(time.Time{})
-	c.in = bufio.NewReaderSize(c, 64<<10)
-	return c, nil
+	d.SetDeadline(time.Time{})
+	d.in = bufio.NewReaderSize(d.Conn, 64<<10)
+	return d, nil
 }

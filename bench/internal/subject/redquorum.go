@@ -14,14 +14,13 @@ import (
 
 func redquorums() []Spec {
 	return []Spec{
-		redquorum("redquorum", "redquorum",
-			"As a user gets it: renewal and memory guard on, no fencing tokens."),
+		redquorum("redquorum", "redquorum", "The defaults: renewal and memory guard on, no fencing tokens."),
 		redquorum("redquorum-noguard", "redquorum, no memory guard",
-			"MemoryGuard(false): servers that may have forgotten locks vote, as with all the other libraries.", redlock.MemoryGuard(false)),
+			"MemoryGuard(false): servers that may have forgotten locks vote, as with all other libraries.", redlock.MemoryGuard(false)),
 		redquorum("redquorum-fenced", "redquorum, fenced",
-			"Fenced(): each lock has a fencing token, which none of the other libraries offers.", redlock.Fenced()),
+			"Fenced(): each lock has a fencing token, which no other library here offers.", redlock.Fenced()),
 		redquorum("redquorum-fair", "redquorum, fair",
-			"Fair(): waiters of all processes are served in the order in which they began to wait.", redlock.Fair()),
+			"Fair(): waiters of all processes are served in the order of their arrival.", redlock.Fair()),
 		redquorum("redquorum-permits", "redquorum, 4 permits",
 			"Permits(4): four callers hold a name at the same time. Each permit is checked for overlaps.", redlock.Permits(4)),
 	}
@@ -45,15 +44,14 @@ func redquorum(name, title, note string, opts ...redlock.LockerOption) Spec {
 	}
 }
 
-// begun returns the client when new servers are as others, which happens once and must not be
-// measured: they have no vote for a TTL, and raise all tokens for ten seconds.
+// begun returns the client when the servers are no longer new. New servers do not vote for a TTL and
+// raise all tokens for ten seconds, which must not be measured.
 func begun(ctx context.Context, c Client) (Client, error) {
 	for {
-		// A name of its own, for other processes may be doing the same.
 		lock, err := c.Acquire(ctx, fmt.Sprintf("bench:first:%x", rand.Uint64()))
 		raised := time.Duration(0)
 		if err == nil {
-			if fenced, ok := lock.(interface{ Fence() int64 }); ok && fenced.Fence() > 0 {
+			if fenced, ok := lock.(*redlock.Lock); ok && fenced.Fence() > 0 {
 				raised = time.Until(time.UnixMicro(fenced.Fence()))
 			}
 			err = lock.Release(ctx)
@@ -66,7 +64,7 @@ func begun(ctx context.Context, c Client) (Client, error) {
 		}
 		select {
 		case <-time.After(raised):
-		case <-ctx.Done(): // the next Acquire says so
+		case <-ctx.Done(): // the next Acquire fails
 		}
 	}
 }

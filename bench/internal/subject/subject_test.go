@@ -2,62 +2,82 @@ package subject
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/need"
 )
 
-// promises are the properties that package load relies on, for every library alike.
-var promises = []struct {
-	name string
-	run  func(t *testing.T, s Spec, urls []string, name string)
-}{
-	{"a lock excludes another client until it is released", excludes},
-	{"a released lock leaves no keys", leavesNothing},
-	{"a lost lock is told at its release, and before it if the library renews", tellsLoss},
-	{"a lock outlives the context that it was asked for with, for a TTL at most", outlivesContext},
-	{"a lock is renewed if the subject says so", renews},
-	{"many callers take turns", takeTurns},
+const (
+	testLimit = 20 * time.Second       // only failing tests reach it
+	brief     = 200 * time.Millisecond // keeps a caller waiting, and ends within a TTL
+	ttl       = time.Second
+)
+
+// TestMain sees that each Close ends all goroutines of its library. It builds the command before any
+// test has a time limit; if that fails, Open reports it.
+func TestMain(m *testing.M) {
+	_, _ = built()
+	goleak.VerifyTestMain(m)
 }
 
-func TestLibraries(t *testing.T) {
-	f := start(t)
-	for _, s := range libraries() {
-		t.Run(s.Name, func(t *testing.T) {
-			t.Parallel()
-			for _, p := range promises {
-				t.Run(p.name, func(t *testing.T) {
-					t.Parallel()
-					p.run(t, s, f.URLs(), strings.ReplaceAll(s.Name+":"+p.name, " ", "-"))
-				})
-			}
-		})
+func within(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func open(t *testing.T, s Spec, urls []string) Client {
+	t.Helper()
+	c, err := s.Open(within(t, testLimit), urls, Config{TTL: ttl, Callers: 4})
+	require.NoError(t, err)
+	return c
+}
+
+func acquire(t *testing.T, c Client, name string) Lock {
+	t.Helper()
+	l, err := c.Acquire(within(t, testLimit), name)
+	require.NoError(t, err)
+	return l
+}
+
+// do asks one server.
+func do(t testing.TB, url, command string, args ...any) any {
+	t.Helper()
+	c, err := redis.DialURL(url)
+	require.NoError(t, err)
+	defer c.Close()
+	reply, err := c.Do(command, args...)
+	require.NoError(t, err)
+	return reply
+}
+
+// locks returns the keys that end with name on any server, and those of its permits.
+func locks(t testing.TB, urls []string, name string) (found []string) {
+	t.Helper()
+	stem, tail := keys.Slots(name)
+	for _, u := range urls {
+		for _, pattern := range []string{"*" + name, stem + "*" + tail} {
+			some, err := redis.Strings(do(t, u, "KEYS", pattern), nil)
+			require.NoError(t, err)
+			found = append(found, some...)
+		}
 	}
+	return found
 }
 
-// On miniredis, which lacks what some libraries use, they must work all the same.
-func TestLibrariesOnEmbeddedServers(t *testing.T) {
-	f := need.Servers(t, fleet.Embedded, fleet.Options{Nodes: 5})
-	for _, s := range libraries() {
-		t.Run(s.Name, func(t *testing.T) {
-			t.Parallel()
-			leavesNothing(t, s, f.URLs(), s.Name)
-		})
-	}
-	t.Run("limit", func(t *testing.T) {
-		t.Parallel()
-		cycled(t, f.URLs(), 2, 1)
-	})
-}
-
-// permits is how many callers hold a name at a time.
+// permits returns the number of callers that hold a name at a time.
 func permits(s Spec) int {
 	if s.Name == "redquorum-permits" {
 		return 4
@@ -65,142 +85,194 @@ func permits(s Spec) int {
 	return 1
 }
 
-func excludes(t *testing.T, s Spec, urls []string, name string) {
-	a, b := open(t, s, urls), open(t, s, urls)
-	lock := acquire(t, a, name)
-	for range permits(s) - 1 {
-		defer acquire(t, a, name).Release(context.Background())
-	}
-	began := time.Now()
-	_, err := b.Acquire(within(t, brief), name)
-	if time.Since(began) < ttl/2 || s.Renews { // else the lock may have expired, on a machine that is busy
-		require.Error(t, err)
-	}
-	require.NoError(t, lock.Release(t.Context()))
-	require.NoError(t, acquire(t, b, name).Release(t.Context()))
-}
-
-func leavesNothing(t *testing.T, s Spec, urls []string, name string) {
-	c, err := s.Open(within(t, testLimit), urls, Config{TTL: ttl, Callers: 4})
-	require.NoError(t, err)
-	lock := acquire(t, c, name)
-	require.NotEmpty(t, locks(t, urls, name))
-	require.NoError(t, lock.Release(t.Context()))
-	require.NoError(t, c.Close())
-	if strings.HasSuffix(s.Name, "failfast") {
-		// The deletion may overtake the SET of a straggler, on another connection; then the key
-		// stays until it expires.
-		require.Eventually(t, func() bool { return len(locks(t, urls, name)) == 0 }, testLimit, ttl/10)
-		return
-	}
-	assert.Empty(t, locks(t, urls, name))
-}
-
-func tellsLoss(t *testing.T, s Spec, urls []string, name string) {
-	c := open(t, s, urls)
-	lock := acquire(t, c, name)
-	for _, u := range urls {
-		do(t, u, "DEL", name, "rueidislock:0:"+name)
-		for slot := 1; slot < permits(s); slot++ {
-			do(t, u, "DEL", keys.Slot(name, slot))
+// promises are the properties that package load relies on, for every library. The clients a and b
+// compete.
+var promises = map[string]func(t *testing.T, s Spec, urls []string, a, b Client, name string){
+	"a lock excludes other clients until its release, which leaves no keys": func(t *testing.T, s Spec, urls []string, a, b Client, name string) {
+		lock := acquire(t, a, name)
+		for range permits(s) - 1 {
+			defer acquire(t, a, name).Release(context.Background())
 		}
-	}
-	if s.Renews {
-		require.Eventually(t, func() bool { return lock.Until().IsZero() }, testLimit, ttl/100, "no loss was told")
-	}
-	require.Error(t, lock.Release(t.Context()))
-}
-
-func outlivesContext(t *testing.T, s Spec, urls []string, name string) {
-	c := open(t, s, urls)
-	ctx, cancel := context.WithTimeout(t.Context(), testLimit)
-	lock, err := c.Acquire(ctx, name)
-	cancel()
-	require.NoError(t, err)
-	until, now := lock.Until(), time.Now()
-	assert.True(t, until.After(now), "%v", until.Sub(now))
-	assert.LessOrEqual(t, until.Sub(now), ttl)
-	require.NoError(t, lock.Release(t.Context()))
-}
-
-func renews(t *testing.T, s Spec, urls []string, name string) {
-	if !s.Renews {
-		t.Skip("it does not")
-	}
-	c := open(t, s, urls)
-	lock := acquire(t, c, name)
-	first := lock.Until()
-	require.Eventually(t, func() bool { return lock.Until().After(first) && time.Now().After(first) }, testLimit, ttl/10)
-	require.NoError(t, lock.Release(t.Context()))
-}
-
-func takeTurns(t *testing.T, s Spec, urls []string, name string) {
-	a, b := open(t, s, urls), open(t, s, urls)
-	taken := 0 // guarded by the lock, for the race detector
-	done := make(chan error)
-	turns := func(c Client) {
-		for range 2 {
-			lock, err := c.Acquire(within(t, testLimit), name)
-			if err == nil {
-				taken++
-				err = lock.Release(t.Context())
-			}
-			if err != nil {
-				done <- err
-				return
+		began := time.Now()
+		_, err := b.Acquire(within(t, brief), name)
+		if time.Since(began) < ttl/2 || s.Renews { // else the lock may have expired, on a busy machine
+			require.Error(t, err)
+		}
+		require.NoError(t, lock.Release(t.Context()))
+		require.NoError(t, acquire(t, b, name).Release(t.Context()))
+		if permits(s) == 1 { // with fail-fast a deletion may overtake the SET of a straggler, which expires
+			require.Eventually(t, func() bool { return len(locks(t, urls, name)) == 0 }, testLimit, ttl/10)
+		}
+	},
+	"a lost lock is reported at its release, and before it if the library renews": func(t *testing.T, s Spec, urls []string, a, _ Client, name string) {
+		lock := acquire(t, a, name)
+		for _, u := range urls {
+			do(t, u, "DEL", name, "rueidislock:0:"+name)
+			for slot := 1; slot < permits(s); slot++ {
+				do(t, u, "DEL", keys.Slot(name, slot))
 			}
 		}
-		done <- nil
-	}
-	for range 2 {
-		go turns(a)
-		go turns(b)
-	}
-	for range 4 {
-		require.NoError(t, <-done)
-	}
-	assert.Equal(t, 8, taken)
+		if s.Renews {
+			require.Eventually(t, func() bool { return lock.Until().IsZero() }, testLimit, ttl/100, "no loss was reported")
+		}
+		require.Error(t, lock.Release(t.Context()))
+	},
+	"a lock outlives the context of its acquisition, and is renewed if the subject says so": func(t *testing.T, s Spec, _ []string, a, _ Client, name string) {
+		ctx, cancel := context.WithTimeout(t.Context(), testLimit)
+		lock, err := a.Acquire(ctx, name)
+		cancel()
+		require.NoError(t, err)
+		first, now := lock.Until(), time.Now()
+		assert.True(t, first.After(now), "%v", first.Sub(now))
+		assert.LessOrEqual(t, first.Sub(now), ttl)
+		if s.Renews {
+			require.Eventually(t, func() bool { return lock.Until().After(first) && time.Now().After(first) }, testLimit, ttl/10)
+		}
+		require.NoError(t, lock.Release(t.Context()))
+	},
+	"many callers take turns": func(t *testing.T, _ Spec, _ []string, a, b Client, name string) {
+		done := make(chan error)
+		for _, c := range []Client{a, a, b, b} {
+			go func() {
+				for range 2 {
+					lock, err := c.Acquire(within(t, testLimit), name)
+					if err == nil {
+						err = lock.Release(t.Context())
+					}
+					done <- err
+				}
+			}()
+		}
+		for range 8 {
+			assert.NoError(t, <-done)
+		}
+	},
 }
 
-func TestFind(t *testing.T) {
-	t.Parallel()
-	found, err := Find([]string{"bsm", "redquorum"})
-	require.NoError(t, err)
-	require.Len(t, found, 2)
-	assert.Equal(t, "bsm", found[0].Name)
-	assert.Equal(t, "redquorum", found[1].Name)
-	_, err = Find([]string{"redsink"})
-	require.ErrorContains(t, err, `"redsink"`)
+func TestLibraries(t *testing.T) {
+	f := need.Servers(t, fleet.Process, fleet.Options{Nodes: 5, Volatile: true})
+	small := need.Servers(t, fleet.Embedded, fleet.Options{Nodes: 5})
 	for _, s := range All() {
-		require.ErrorContains(t, err, s.Name)
-		assert.NotEmpty(t, s.Title, s.Name)
-		assert.NotEmpty(t, s.Note, s.Name)
-		assert.True(t, (s.Open == nil) != (s.Drive == nil), s.Name)
+		if s.Name == "limit" {
+			continue
+		}
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			a, b := open(t, s, f.URLs()), open(t, s, f.URLs())
+			t.Cleanup(func() {
+				require.NoError(t, a.Close())
+				require.NoError(t, b.Close())
+			})
+			for what, promise := range promises {
+				t.Run(what, func(t *testing.T) {
+					t.Parallel()
+					promise(t, s, f.URLs(), a, b, strings.ReplaceAll(s.Name+":"+what, " ", "-"))
+				})
+			}
+			// miniredis lacks commands that some libraries use.
+			c := open(t, s, small.URLs())
+			require.NoError(t, acquire(t, c, s.Name).Release(t.Context()))
+			require.NoError(t, c.Close())
+		})
 	}
 }
 
-func TestServersThatAreNotThere(t *testing.T) {
+// step runs the limit for some cycles.
+func step(t *testing.T, urls []string, cycles int) error {
+	t.Helper()
+	c, err := limit().Open(t.Context(), urls, Config{TTL: testLimit, Callers: 4})
+	require.NoError(t, err)
+	for range cycles {
+		began, acquired, released, err := c.(Stepper).Step()
+		if err != nil {
+			_ = c.Close()
+			return err
+		}
+		assert.True(t, began.Before(acquired) && acquired.Before(released))
+	}
+	return c.Close()
+}
+
+func TestEveryServerDoesTheWorkOfTheLimit(t *testing.T) {
 	t.Parallel()
-	// No server listens on port 1, and the error must not show the password.
-	urls := []string{"redis://somebody:secret@127.0.0.1:1"}
+	f := need.Servers(t, fleet.Process, fleet.Options{Nodes: 5, Volatile: true})
+	for _, u := range f.URLs() {
+		do(t, u, "CONFIG", "RESETSTAT")
+	}
+	require.NoError(t, step(t, f.URLs(), 100))
+	assert.Empty(t, locks(t, f.URLs(), "bench:limit:*"))
+	for _, u := range f.URLs() {
+		stats, err := redis.String(do(t, u, "INFO", "commandstats"), nil)
+		require.NoError(t, err)
+		assert.Contains(t, stats, "cmdstat_set:calls=400,")
+		assert.Regexp(t, `cmdstat_(delex|delifeq|evalsha):calls=401,`, stats, "one asks whether the server has it")
+	}
+	require.NoError(t, f.Kill(t.Context(), 0))
+	_, err := limit().Open(t.Context(), f.URLs(), Config{TTL: ttl, Callers: 1})
+	assert.Error(t, err)
+}
+
+// TestLimitReleasesByTheServersOwnCommand: redquorum does, and a slower limit would be none.
+func TestLimitReleasesByTheServersOwnCommand(t *testing.T) {
+	t.Parallel()
+	for _, native := range []string{"DELEX", "DELIFEQ", "EVALSHA"} {
+		r := miniredis.RunT(t)
+		released := 0
+		r.Server().SetPreHook(func(p *server.Peer, command string, args ...string) bool {
+			switch {
+			case command == native && !slices.Contains(args, "bench:limit:"):
+				released++
+			case command == "DELEX" && native == "EVALSHA": // there, but forbidden
+				p.WriteError("NOPERM User default has no permissions to run the 'delex' command")
+				return true
+			}
+			if command == "DELEX" || command == "DELIFEQ" {
+				if command == native {
+					p.WriteInt(1)
+				} else {
+					p.WriteError("ERR unknown command")
+				}
+				return true
+			}
+			return false
+		})
+		err := step(t, []string{"redis://" + r.Addr()}, 1)
+		assert.NoError(t, err, native)
+		assert.Equal(t, 4, released, native)
+		if native != "EVALSHA" { // nothing was deleted: the next cycle is refused
+			assert.ErrorContains(t, step(t, []string{"redis://" + r.Addr()}, 2), "a lock was refused")
+		}
+	}
+}
+
+func TestUnreachableServersAreReportedWithoutPasswords(t *testing.T) {
+	t.Parallel()
 	for _, s := range All() {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cfg := within(t, testLimit), Config{TTL: ttl, Callers: 1}
-			err := func() error {
-				if s.Drive != nil {
-					return s.Drive(ctx, urls, cfg, nil)
+			for _, url := range []string{"redis://somebody:secret@127.0.0.1:1", "redis://me:secret@h:port", "http://me:secret@h"} { // no server listens on port 1
+				c, err := s.Open(within(t, ttl), []string{url}, Config{TTL: ttl, Callers: 1})
+				if err == nil {
+					_, err = c.Acquire(within(t, brief), "any")
+					require.NoError(t, c.Close())
 				}
-				c, err := s.Open(ctx, urls, cfg)
-				if err != nil {
-					return err
-				}
-				_, err = c.Acquire(within(t, brief), "any")
-				require.NoError(t, c.Close())
-				return err
-			}()
-			require.Error(t, err)
-			assert.NotContains(t, err.Error(), "secret")
+				require.Error(t, err)
+				assert.NotContains(t, err.Error(), "secret")
+			}
 		})
+	}
+}
+
+func TestFindNamesTheSubjects(t *testing.T) {
+	t.Parallel()
+	found, err := Find([]string{"bsm", "redquorum"})
+	require.NoError(t, err)
+	assert.Equal(t, "bsm", found[0].Name)
+	assert.Equal(t, "redquorum", found[1].Name)
+	_, err = Find([]string{"redsink"})
+	for _, s := range All() {
+		assert.ErrorContains(t, err, s.Name)
+		assert.NotEmpty(t, s.Title, s.Name)
+		assert.NotEmpty(t, s.Note, s.Name)
 	}
 }

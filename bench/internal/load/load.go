@@ -1,0 +1,202 @@
+// Package load makes the load of one trial: callers in one or several client processes that acquire
+// and release locks.
+//
+// Callers compete as programs in production do, so they need processes of their own. Within one process
+// the scheduler of Go hands the processor from caller to caller: a library without a queue then has
+// twice the cycles a second, another one a hundredth.
+//
+// Run starts this program again for each process, whose main calls Main. The two exchange JSON over
+// stdin and stdout of the child:
+//
+//	parent -> child  a Job                         (connect and warm up)
+//	child -> parent  an empty result               (ready)
+//	parent -> child  the time to begin
+//	child -> parent  the result
+//
+// A child stops when its stdin closes, so none outlives its parent.
+package load
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redquorum/redquorum/bench/internal/record"
+)
+
+// A Job is the part of one trial that a client process carries out.
+type Job struct {
+	Subject  string      // for subject.Find
+	URLs     []string    // of the nodes; may contain passwords
+	Load     record.Load // of all processes
+	Sampling bool        // Run returns the acquisitions
+	Process  int         // number of the process, from zero; Run sets it
+}
+
+// share returns the process's part of n callers or locks: from first up to, not including, end.
+func (j Job) share(n int) (first, end int) {
+	return n * j.Process / j.Load.Processes, n * (j.Process + 1) / j.Load.Processes
+}
+
+// A result is the part of the trial that one process has measured.
+type result struct {
+	Error   string       `json:",omitempty"`
+	Trial   record.Trial // Cycles, Acquire, Errors, CPU, Allocs, Callers, Held
+	Holds   []byte       // packed holds
+	Samples []byte       // packed record.Samples
+}
+
+// pack encodes structs of numbers in less space than JSON.
+func pack[T any](all []T) []byte {
+	b, _ := binary.Append(nil, binary.LittleEndian, all) // T has a fixed size
+	return b
+}
+
+func unpack[T any](b []byte) []T {
+	var one T
+	all := make([]T, len(b)/binary.Size(one))
+	_, _ = binary.Decode(b, binary.LittleEndian, all)
+	return all
+}
+
+// ahead is the time from the start signal to the start. The processes collect their garbage in it.
+const ahead = 100 * time.Millisecond
+
+// Run starts job.Load.Processes client processes, lets them connect and warm up, starts them
+// together, and adds up their results. It calls started when the load begins. It returns after the
+// end of all processes, which the first error and the end of ctx cause, too.
+//
+// The caller adds the costs of the servers to the Trial.
+func Run(ctx context.Context, job Job, started func(time.Time)) (t record.Trial, samples []record.Sample, err error) {
+	var children, preparing sync.WaitGroup
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	results := make([]result, job.Load.Processes)
+	begin, clock := make(chan int64), newClock()
+	preparing.Add(len(results))
+	for i := range results {
+		job.Process = i
+		mine := job
+		children.Go(func() {
+			ready := sync.OnceFunc(preparing.Done)
+			defer ready()
+			err := runChild(ctx, mine, &results[i], func() int64 { ready(); return <-begin })
+			if err != nil {
+				cancel(fmt.Errorf("client process %d of %d: %w", i+1, len(results), err))
+			}
+		})
+	}
+	preparing.Wait()
+	start := time.Now().Add(ahead)
+	go func() {
+		for range results {
+			select {
+			case begin <- clock.nanos(start):
+			case <-ctx.Done():
+				close(begin) // a child that begins early is told to stop, too
+				return
+			}
+		}
+	}()
+	if SleepUntil(ctx, start) {
+		started(start)
+	}
+	children.Wait()
+	if ctx.Err() != nil {
+		return t, nil, context.Cause(ctx)
+	}
+	t = record.Trial{Subject: job.Subject, Load: job.Load, Errors: map[string]int64{}, Callers: make([]int64, len(results[0].Trial.Callers))}
+	var holds []hold
+	for _, r := range results {
+		add(&t, r.Trial, job.URLs)
+		holds, samples = append(holds, unpack[hold](r.Holds)...), append(samples, unpack[record.Sample](r.Samples)...)
+	}
+	t.Checked = int64(len(holds))
+	t.Violations, t.Violation = overlaps(holds, clock.nanos(start))
+	return t, samples, nil
+}
+
+// runChild runs a client process: it sends the job, asks begin when the process is ready, and reads
+// the result.
+func runChild(ctx context.Context, job Job, r *result, begin func() int64) error {
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, program)
+	cmd.Env = append(os.Environ(), clientEnv+"=1")
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	stdin, inErr := cmd.StdinPipe()
+	stdout, outErr := cmd.StdoutPipe()
+	cmd.Cancel, cmd.WaitDelay = func() error { return stdin.Close() }, 2*stopLimit
+	if err := errors.Join(inErr, outErr, cmd.Start()); err != nil {
+		return err
+	}
+	in, out := json.NewEncoder(stdin), json.NewDecoder(stdout)
+	err = errors.Join(in.Encode(job), out.Decode(r))
+	if err == nil && r.Error == "" {
+		err = errors.Join(in.Encode(begin()), out.Decode(r))
+	}
+	stdin.Close()
+	_, _ = io.Copy(io.Discard, stdout) // a process that cannot write does not end
+	ended := cmd.Wait()
+	switch {
+	case r.Error != "":
+		return errors.New(clean(job.URLs, r.Error))
+	case err != nil:
+		text := strings.TrimSpace(said.String())
+		return fmt.Errorf("ended early (%v): %s", ended, clean(job.URLs, text[max(0, len(text)-4000):]))
+	}
+	return nil
+}
+
+var userinfo = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)[^\s/]*@`)
+
+// clean takes the passwords of the URLs out of a text, and everything in the place of a user and
+// password: libraries and servers repeat them in errors.
+func clean(urls []string, text string) string {
+	for _, raw := range urls {
+		if u, err := url.Parse(raw); err == nil && u.User != nil {
+			if password, _ := u.User.Password(); password != "" {
+				text = strings.NewReplacer(password, "***", url.QueryEscape(password), "***").Replace(text)
+			}
+		}
+	}
+	return userinfo.ReplaceAllString(text, "$1")
+}
+
+// add adds the part of one process.
+func add(t *record.Trial, of record.Trial, urls []string) {
+	t.Cycles += of.Cycles
+	t.Acquire.Merge(of.Acquire)
+	t.CPU += of.CPU
+	t.Allocs += of.Allocs
+	for message, n := range of.Errors {
+		t.Errors[clean(urls, message)] += n
+	}
+	for i, n := range of.Callers {
+		t.Callers[i] += n
+	}
+	if h := of.Held; h != nil {
+		if t.Held == nil {
+			t.Held = &record.HeldLocks{For: h.For}
+		}
+		t.Held.Wanted += h.Wanted
+		t.Held.Acquired += h.Acquired
+		t.Held.Lost += h.Lost
+		t.Held.Bytes += h.Bytes
+		t.Held.CPU += h.CPU
+	}
+}

@@ -1,0 +1,71 @@
+package record
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+)
+
+// A Sample is one acquisition: the time at which it ended, and its duration.
+type Sample struct{ At, Took time.Duration }
+
+// The service counts as back when its rate over a window is at this share of its rate before the
+// fault. A window has shortestWindow, or the time of windowCycles cycles if that is longer, because
+// fewer cycles show chance.
+const (
+	recovered      = 0.9
+	shortestWindow = 100 * time.Millisecond
+	windowCycles   = 20
+)
+
+// Feel computes the effect of the fault on callers with these acquisitions, in a trial of that
+// length.
+//
+// Recovery ends where the first window begins that lies within the trial and is fast enough. Without
+// is the longest time between two acquisitions (or the trial's start or end) that touches the fault
+// or its recovery.
+func (f *Fault) Feel(samples []Sample, length time.Duration) {
+	slices.SortFunc(samples, func(a, b Sample) int { return cmp.Compare(a.At, b.At) })
+	before := 0
+	perSlice := make([]Histogram, (length+SliceLength-1)/SliceLength)
+	for _, s := range samples {
+		perSlice[s.At/SliceLength].Add(s.Took)
+		switch {
+		case s.At < f.From:
+			before++
+			f.Before.Add(s.Took)
+		case s.At < f.To:
+			f.During.Add(s.Took)
+		}
+	}
+	for _, h := range perSlice {
+		f.Slices = append(f.Slices, 0)
+		if h.Count() > 0 {
+			f.Slices[len(f.Slices)-1] = time.Duration(h.At(0.99))
+		}
+	}
+
+	f.Recovery = -1
+	until := length // of the recovery
+	if before > 0 {
+		window := max(shortestWindow, windowCycles*f.From/time.Duration(before))
+		enough := int(math.Ceil(recovered * float64(before) * float64(window) / float64(f.From)))
+		for i := range samples[:max(0, len(samples)-enough+1)] {
+			// The earliest window with enough acquisitions of which this is the first.
+			begin := max(f.To, samples[i+enough-1].At-window+1)
+			if samples[i].At >= begin && begin+window <= length {
+				f.Recovery, until = begin-f.To, begin
+				break
+			}
+		}
+	}
+
+	last := time.Duration(0)
+	for _, s := range append(samples, Sample{At: length}) {
+		if s.At > f.From && last <= until {
+			f.Without = max(f.Without, s.At-last)
+		}
+		last = s.At
+	}
+}
