@@ -114,6 +114,7 @@ func (e *embedded) Close() error {
 // clients connected to it, and the hook before each of their commands.
 type run struct {
 	id       string // the run_id
+	server   *server.Server
 	listener net.Listener
 	accepts  sync.WaitGroup
 	ctx      context.Context // ends with the run
@@ -147,6 +148,7 @@ var introduction = rand.Text()
 func newRun(s *server.Server, l net.Listener) *run {
 	r := &run{
 		id:       fmt.Sprintf("%x", sha1.Sum([]byte(rand.Text()))), // 40 digits, as a real server's
+		server:   s,
 		listener: l,
 		open:     make(chan struct{}),
 		clients:  map[int]*client{},
@@ -290,6 +292,9 @@ func (r *run) answerScript(p *server.Peer, cmd string, args []string) bool {
 		_, port, _ := strings.Cut(r.listener.Addr().String(), ":")
 		p.WriteBulk(fmt.Sprintf("# Server\r\nredis_version:%s\r\nredis_mode:standalone\r\nprocess_id:%d\r\nrun_id:%s\r\ntcp_port:%s\r\n",
 			embeddedVersion, os.Getpid(), r.id, port))
+	case strings.EqualFold(args[0], "stats"): // miniredis has them, and panics while it closes
+		p.WriteBulk(fmt.Sprintf("# Stats\r\ntotal_connections_received:%d\r\ntotal_commands_processed:%d\r\n",
+			r.server.TotalConnections(), r.server.TotalCommands()))
 	case strings.EqualFold(args[0], "replication"):
 		p.WriteBulk("# Replication\r\nrole:master\r\nconnected_slaves:0\r\nmaster_replid:" + r.id + "\r\n")
 	default:

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -119,6 +120,33 @@ func TestPublishedDockerPorts(t *testing.T) {
 	assert.Equal(t, "value", connect(t, f, 0).str("GET", "key"))
 	require.NoError(t, f.Restart(t.Context(), 0, fleet.Lost))
 	assert.Nil(t, connect(t, f, 0).do("GET", "key"))
+}
+
+// TestEmbeddedNodeClosesUnderQuestions: a question that arrives during Close ends nobody's process.
+func TestEmbeddedNodeClosesUnderQuestions(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		f, err := fleet.Start(t.Context(), fleet.Embedded, fleet.Options{Nodes: 1})
+		require.NoError(t, err)
+		var asking, asked sync.WaitGroup
+		for range 8 {
+			c := connect(t, f, 0)
+			asked.Add(1)
+			asking.Go(func() {
+				for i := 0; c.Send("INFO", "stats") == nil && c.Flush() == nil; i++ {
+					if _, err := c.Receive(); err != nil {
+						break
+					}
+					if i == 0 {
+						asked.Done()
+					}
+				}
+			})
+		}
+		asked.Wait()
+		require.NoError(t, f.Close())
+		asking.Wait()
+	}
 }
 
 func TestGivenServersAreLeftAlone(t *testing.T) {
