@@ -55,8 +55,8 @@ func TestRunIsMeasuredAndShown(t *testing.T) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
 	// With a long TTL votes wait longer for slow nodes. Without the guard it costs no quarantine.
-	got := call(t.Context(), "--scenario", "smoke", "--subjects", "redquorum-noguard,redsync", "--ttl", "1m", "--duration", "700ms", "--warmup", "50ms",
-		"--fault", "pause 1 at 200ms for 200ms", "--json", in("run.json"), "--svg", in("pictures"))
+	got := call(t.Context(), "--scenario", "smoke", "--subjects", "redquorum-noguard,redsync", "--ttl", "1m", "--duration", "3s",
+		"--fault", "pause 1 at 1500ms for 500ms", "--json", in("run.json"), "--svg", in("pictures"))
 	require.Zero(t, got.code, got.errors)
 	assert.Empty(t, got.errors)
 	assert.Contains(t, got.out, "smoke: A little of everything")
@@ -72,7 +72,7 @@ func TestRunIsMeasuredAndShown(t *testing.T) {
 		require.NotNil(t, trial.Fault)
 		assert.Equal(t, "pause 1 of 5", trial.Fault.What)
 		assert.Positive(t, trial.Fault.Before.Count())
-		assert.Len(t, trial.Fault.Slices, 7)
+		assert.Len(t, trial.Fault.Slices, 30)
 		require.Len(t, trial.Nodes, 5)
 	}
 	assert.FileExists(t, in("pictures/smoke-faults.svg"))
