@@ -248,7 +248,7 @@ func operate(t *testing.T, r *rig, heading string, procedure func(*testing.T, *o
 	require.NoError(t, buildCommand())
 	o := &operator{r: r, section: sections(t)[heading], third: 2, history: newHistory()}
 	o.env = append(os.Environ(), "PATH="+commandDir+":"+os.Getenv("PATH"), "REDLOCK_CONFIG=/dev/null",
-		"REDLOCK_MAX_TTL="+operatedTTL.String(), "REDLOCK_DIAL_TIMEOUT=10s", "REDLOCK_NODE_TIMEOUT=5s")
+		"REDISCLI_AUTH=CHANGE-ME-TOO", "REDLOCK_MAX_TTL="+operatedTTL.String(), "REDLOCK_DIAL_TIMEOUT=10s", "REDLOCK_NODE_TIMEOUT=5s")
 	o.run(t, "export REDLOCK_NODES=redis://10.0.0.1:6379,redis://10.0.0.2:6379,redis://10.0.0.3:6379")
 	o.run(t, "redlock reset --yes")
 	procedure(t, o)
@@ -326,7 +326,7 @@ func (o *operator) follow(t *testing.T, by steps) {
 
 var (
 	pageURL    = regexp.MustCompile(`redis://10\.0\.0\.(\d):6379`)
-	pageClient = regexp.MustCompile(`redis-cli -h 10\.0\.0\.(\d)`)
+	pageClient = regexp.MustCompile(`redis-cli --user operator -h 10\.0\.0\.(\d)`)
 	pageOther  = regexp.MustCompile(`10\.0\.0\.(\d)[: ]6379`) // a standby, or a primary of a replica
 )
 
@@ -344,8 +344,10 @@ func (o *operator) run(t *testing.T, line string) {
 		return o.r.URLs()[pageURL.FindStringSubmatch(found)[1][0]-'1']
 	})
 	here = pageClient.ReplaceAllStringFunc(here, func(found string) string {
-		host, port, _ := strings.Cut(o.r.addr(node(pageClient.FindStringSubmatch(found)[1])), ":")
-		return "redis-cli -e -h " + host + " -p " + port
+		i := node(pageClient.FindStringSubmatch(found)[1])
+		o.r.must(t, i, "ACL", "SETUSER", "operator", "on", ">CHANGE-ME-TOO", "allkeys", "+@all") // a restart has lost it
+		host, port, _ := strings.Cut(o.r.addr(i), ":")
+		return "redis-cli -e --user operator -h " + host + " -p " + port
 	})
 	here = pageOther.ReplaceAllStringFunc(here, func(found string) string {
 		host, port, _ := strings.Cut(o.r.addr(node(pageOther.FindStringSubmatch(found)[1])), ":")

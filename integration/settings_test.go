@@ -135,13 +135,7 @@ func TestDoctorPassesWithTheSettings(t *testing.T) {
 	}
 	var urls []string
 	for range 3 {
-		dir, port := t.TempDir(), freePort(t)
-		for name, kind := range map[string]string{"redis.conf": "conf", "users.acl": "acl"} {
-			text := blocks(sections(t)["Server settings"], kind)[0]
-			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-		}
-		startOnSocket(t, filepath.Join(dir, "redis.conf"), "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--aclfile", filepath.Join(dir, "users.acl"))
-		urls = append(urls, "redis://0.0.0.0:"+strconv.Itoa(port)) // which is this machine, and no address of the loopback
+		urls = append(urls, "redis://0.0.0.0:"+startAsThePage(t, "")) // which is this machine, and no address of the loopback
 	}
 	env = append(env, "REDLOCK_NODES="+strings.Join(urls, ","))
 	redlock := func(user, password string, args ...string) {
@@ -155,6 +149,54 @@ func TestDoctorPassesWithTheSettings(t *testing.T) {
 	redlock("locks", "CHANGE-ME", "run", "first", "--", "true")
 	for user, password := range map[string]string{"locks": "CHANGE-ME", "operator": "CHANGE-ME-TOO"} {
 		redlock(user, password, "doctor")
+	}
+}
+
+// startAsThePage starts a server with the settings and users of the page, and some more settings. It returns its port.
+func startAsThePage(t *testing.T, more string) (port string) {
+	t.Helper()
+	dir := t.TempDir()
+	conf, acl := filepath.Join(dir, "redis.conf"), filepath.Join(dir, "users.acl")
+	all := sections(t)["Server settings"]
+	require.NoError(t, os.WriteFile(conf, []byte(blocks(all, "conf")[0]+more), 0o600))
+	require.NoError(t, os.WriteFile(acl, []byte(blocks(all, "acl")[0]), 0o600))
+	port = strconv.Itoa(freePort(t))
+	startOnSocket(t, conf, "--port", port, "--bind", "127.0.0.1", "--dir", dir, "--aclfile", acl)
+	return port
+}
+
+// TestAStandbyReplicatesWithTheSettings: the page's commands for it are done by its operator, and servers have the
+// credentials that the page gives them.
+func TestAStandbyReplicatesWithTheSettings(t *testing.T) {
+	t.Parallel()
+	serverOfThePage(t)
+	need.Program(t, "redis-cli")
+	section := sections(t)["Give a server a standby"]
+	ports := map[string]string{}
+	for _, digit := range []string{"3", "4"} {
+		ports[digit] = startAsThePage(t, strings.Join(blocks(section, "conf"), ""))
+	}
+	// The standby replicates, and so does the former primary when the standby was promoted.
+	for _, line := range regexp.MustCompile(`(?m)^redis-cli .*REPLICAOF.*$`).FindAllString(section, -1) {
+		line = regexp.MustCompile(`-h 10\.0\.0\.(\d)`).ReplaceAllStringFunc(line, func(found string) string {
+			return "-e -p " + ports[found[len(found)-1:]]
+		})
+		line = regexp.MustCompile(`10\.0\.0\.(\d) 6379`).ReplaceAllStringFunc(line, func(found string) string {
+			return "127.0.0.1 " + ports[found[len("10.0.0."):len("10.0.0.3")]]
+		})
+		c := exec.CommandContext(t.Context(), "sh", "-c", line)
+		c.Env = append(os.Environ(), "REDISCLI_AUTH=CHANGE-ME-TOO")
+		out, err := c.CombinedOutput()
+		require.NoError(t, err, "%s\n%s", line, out)
+		if strings.Contains(line, "NO ONE") {
+			continue
+		}
+		replica, _, _ := strings.Cut(line[strings.Index(line, "-p ")+len("-p "):], " ")
+		operator := asOperator(t, "redis://operator:CHANGE-ME-TOO@127.0.0.1:"+replica)
+		require.Eventually(t, func() bool {
+			state, err := redis.String(operator.Do("INFO", "replication"))
+			return err == nil && strings.Contains(state, "master_link_status:up")
+		}, failAfter, 10*time.Millisecond, line)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/url"
 
+	"github.com/gomodule/redigo/redis"
+
 	"github.com/redquorum/redquorum/internal/record"
 	"github.com/redquorum/redquorum/pool"
 )
@@ -52,30 +54,36 @@ func (v *visit) standby() {
 // members looks at the other servers of the node, on connections of their own.
 func (v *visit) members(ctx context.Context) {
 	for _, s := range v.server.Members {
-		role, runID, err := roleOf(ctx, s)
+		role, link, runID, err := roleOf(ctx, s)
 		switch {
 		case err != nil:
 			v.add(Finding{Warning, checkStandby, fmt.Sprintf("its server %s cannot be reached: %v", s.Name, err), "after a failover the node has no vote until that server is a replica", "see that it runs"})
 		case role != "slave" && runID != v.runID:
 			v.add(Finding{Warning, checkStandby, fmt.Sprintf("its server %s is a primary, too", s.Name), "only one that is confirmed has the vote", "make it a replica of the other"})
+		case role == "slave" && link != "" && link != "connected":
+			v.add(Finding{Warning, checkStandby, fmt.Sprintf("its server %s is a replica, and not connected: its link is %q", s.Name, link), "it has not the primary's keys, and is no standby", "its log says why: masterauth and masteruser must be right, and with TLS tls-replication yes"})
 		}
 	}
 }
 
-func roleOf(ctx context.Context, s Server) (role, runID string, err error) {
+// roleOf returns the role of a server, and of a replica the state of the link to its primary.
+func roleOf(ctx context.Context, s Server) (role, link, runID string, err error) {
 	c, err := s.Dial(ctx)
 	if err != nil {
-		return "", "", err
+		return "", "", "", err
 	}
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { c.Close() })()
 	asked, info := newQuestion("ROLE"), newQuestion("INFO", "server")
 	v := visit{conn: c}
 	if err := v.ask(asked, info); err != nil {
-		return "", "", err
+		return "", "", "", err
 	}
 	if asked.err != "" {
-		return "", "", asked.err
+		return "", "", "", asked.err
 	}
-	return asked.role(), info.fields()["run_id"], nil
+	if list, _ := redis.Values(asked.value, nil); len(list) > 3 {
+		link, _ = redis.String(list[3], nil)
+	}
+	return asked.role(), link, info.fields()["run_id"], nil
 }

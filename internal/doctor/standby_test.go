@@ -36,6 +36,7 @@ func TestWhatIsFoundOfANodeWithStandbys(t *testing.T) {
 		"hides itself":  {healthy().but(key, []byte(ours)).but("INFO replication", noperm), replica(), Fatal, "permit INFO"},
 		"two primaries": {healthy().but(key, []byte(ours)), healthy().but("INFO server", "run_id:bbbb\r\n"), Warning, "standby is a primary, too"},
 		"standby away":  {healthy().but(key, []byte(ours)), healthy().but("ROLE", errors.New("reset by peer")), Warning, "standby cannot be reached: reset by peer"},
+		"not linked":    {healthy().but(key, []byte(ours)), replica().but("ROLE", []any{[]byte("slave"), []byte("10.0.0.1"), int64(6379), []byte("connecting"), int64(-1)}), Warning, "its log says why: masterauth"},
 		"hidden role":   {healthy().but(key, []byte(ours)), replica().but("ROLE", noperm), Warning, "standby cannot be reached: NOPERM"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -76,7 +77,7 @@ func TestTheServersOfANodeAreThoseOfItsURL(t *testing.T) {
 	assert.Equal(t, []string{"10.0.0.1:7001/2", "10.0.0.2:7002/2", "10.0.0.3:6379/2"}, names)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, _, err = roleOf(ctx, s.Members[0])
+	_, _, _, err = roleOf(ctx, s.Members[0])
 	assert.Error(t, err)
 
 	s, err = Open("redis://10.0.0.1")
