@@ -151,6 +151,7 @@ func TestRedislockAndItsCounterparts(t *testing.T) {
 			assert.ErrorIs(t, err, redislock.ErrNotObtained)
 		}
 	}
+	assert.NoError(t, lock.ExtendFor(ctx, ttl))
 	assert.NoError(t, lock.Extend(ctx))
 	assert.Positive(t, lock.Remaining())
 	value := lock.Value()
