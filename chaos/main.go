@@ -1,7 +1,7 @@
 // Command chaos takes locks on real redis-server processes while these, the clients and the network
 // are broken, and judges the history of it.
 //
-//	go -C chaos run . --duration 15m                        # all scenarios, about a minute each
+//	go -C chaos run . --duration 15m                        # all but clock-at-boot, about a minute each
 //	go -C chaos run . --scenario pause-clients,mixed --seed 42  # the same faults again
 //	go -C chaos run . --scenario mixed --seed 42 --plan     # only say which
 //	go -C chaos run . --scenario flush --client 'sh clients/setnx.sh'  # another library
@@ -13,14 +13,15 @@
 // Five servers are started (package internal/fleet), several client processes, each of them this
 // program run again (internal/client), and a register that they write to under their fenced locks
 // (internal/register). In the scenario serve every second client has its locks of processes of
-// "redlock serve", each behind a relay. Clients ask for locks of every kind, on the same names. The
-// nemesis carries out a plan that the seed decides (internal/nemesis). The history of all of them,
-// which is kept in a file if anything is wrong, is judged at the end, or when the run is interrupted
-// (internal/judge says by which rules).
+// "redlock serve", each behind a relay, and in stop-anywhere of "redlock run". Clients ask for locks of
+// every kind, on the same names. The nemesis carries out a plan that the seed decides
+// (internal/nemesis). The history of all of them, which is kept in a file if anything is wrong, is
+// judged at the end, or when the run is interrupted (internal/judge says by which rules).
 //
 // The exit code is 1 if a rule was violated, and 2 if the run could not be made.
 //
-// It needs a Unix, and redis-server or valkey-server on the PATH.
+// It needs a Unix, and redis-server or valkey-server on the PATH. The scenario clock-at-boot needs
+// libfaketime, too, and is not one of "all".
 package main
 
 import (

@@ -47,6 +47,9 @@ func (c *processes) start(i int) error {
 	return nil
 }
 
+func (c *processes) PauseOne(_ context.Context, i int) error  { return c.all[i].PauseOne() }
+func (c *processes) ResumeOne(_ context.Context, i int) error { return c.all[i].ResumeOne() }
+
 func (c *processes) Pause(_ context.Context, i int) error  { return c.all[i].Pause() }
 func (c *processes) Resume(_ context.Context, i int) error { return c.all[i].Resume() }
 
@@ -75,10 +78,23 @@ const (
 	noClient = 100_000 // is above the numbers of all clients
 )
 
-// serve builds the command and starts processes of "redlock serve", each behind a relay. What it
-// returns ends them, also after an error.
-func (t *trial) serve(ctx context.Context, urls []string, broken func()) (stop func() error, err error) {
-	dir, err := os.MkdirTemp("", "redquorum-chaos-*")
+// build builds the command in a folder of its own.
+func build(ctx context.Context) (dir, program string, err error) {
+	if dir, err = os.MkdirTemp("", "redquorum-chaos-*"); err != nil {
+		return "", "", err
+	}
+	program = filepath.Join(dir, "redlock")
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/redlock")
+	cmd.Dir = ".." // as of go -C chaos run
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return dir, "", fmt.Errorf("go build ./cmd/redlock: %w: %s", err, text)
+	}
+	return dir, program, nil
+}
+
+// serve starts processes of "redlock serve", each behind a relay. What it returns ends them, also
+// after an error.
+func (t *trial) serve(program string, urls []string, broken func()) (stop func() error, err error) {
 	stop = func() (err error) {
 		if t.daemons != nil {
 			err = t.daemons.stop()
@@ -86,16 +102,7 @@ func (t *trial) serve(ctx context.Context, urls []string, broken func()) (stop f
 		for _, r := range t.answers {
 			r.Close()
 		}
-		return errors.Join(err, os.RemoveAll(dir))
-	}
-	if err != nil {
-		return stop, err
-	}
-	program := filepath.Join(dir, "redlock")
-	build := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/redlock")
-	build.Dir = ".." // as of go -C chaos run
-	if text, err := build.CombinedOutput(); err != nil {
-		return stop, fmt.Errorf("go build ./cmd/redlock: %w: %s", err, text)
+		return err
 	}
 	var addrs []string
 	for i := range daemons {

@@ -46,6 +46,7 @@ type trial struct {
 
 	fleet    fleet.Fleet
 	relays   []*relay.Relay // one a server, or none
+	clocks   []fleet.Clock  // one a server, or none
 	history  *history.Log
 	running  *processes
 	daemons  *processes
@@ -107,8 +108,17 @@ func (t *trial) play(ctx context.Context, file string) (err error) {
 	if t.Standbys || t.Copies {
 		servers *= 2
 	}
+	if t.Clocks {
+		for i := range servers {
+			t.clocks = append(t.clocks, fleet.Clock(fmt.Sprintf("%s.clock%d", file, i)))
+			if err := t.SetClock(i, 0); err != nil {
+				return err
+			}
+			defer os.Remove(string(t.clocks[i]))
+		}
+	}
 	t.fleet, err = fleet.Start(ctx, fleet.Process,
-		fleet.Options{Nodes: servers, Persistence: t.Writes(servers)})
+		fleet.Options{Nodes: servers, Persistence: t.Writes(servers), Clocks: t.clocks})
 	if err != nil {
 		return err
 	}
@@ -143,9 +153,18 @@ func (t *trial) play(ctx context.Context, file string) (err error) {
 	}
 	defer reg.Close()
 
+	program := ""
+	if t.Served || t.ByRun {
+		var dir string
+		dir, program, err = build(ctx)
+		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+		if err != nil {
+			return err
+		}
+	}
 	if t.Served {
 		var stop func() error
-		stop, err = t.serve(ctx, direct, end)
+		stop, err = t.serve(program, direct, end)
 		defer func() { err = errors.Join(err, stop()) }()
 		if err != nil {
 			return err
@@ -161,6 +180,9 @@ func (t *trial) play(ctx context.Context, file string) (err error) {
 			Guard: !t.noGuard, Work: work, ClockOffset: clockOffsets[i%len(clockOffsets)]}
 		if t.beside && i%2 == 0 {
 			c.Program = ""
+		}
+		if t.ByRun && i%2 == 1 {
+			c.Run, c.Work = program, [2]time.Duration{t.ttl, 2 * t.ttl}
 		}
 		if t.Served && i%2 == 1 {
 			c.Over = t.answers[i/2%len(t.answers)].Addr()
@@ -277,6 +299,9 @@ func (t *trial) Flush(ctx context.Context, node int) error {
 	_, err := t.askServer(ctx, primary, "FLUSHALL")
 	return err
 }
+
+// SetClock sets the clock of a node's server ahead, or back.
+func (t *trial) SetClock(node int, ahead time.Duration) error { return t.clocks[node].Set(ahead) }
 
 // noteLeftKeys looks for keys of locks when all clients have ended, and writes down those that are
 // still there when they must have expired. The intent of a writer that was killed lives for a second

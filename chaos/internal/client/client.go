@@ -50,6 +50,7 @@ type Config struct {
 	Program  string
 	Patience time.Duration // how long it may take for an answer
 
+	Run  string // the path of redlock, if "redlock run" gives the locks
 	Over string // the address of a daemon that gives the locks over HTTP; empty: none
 	// Daemon is the path of redlock. A process that has it is the daemon, and takes no locks.
 	Daemon string
@@ -146,6 +147,10 @@ func (c *client) open(end func()) error {
 			return err
 		}
 		c.locks, c.callers, c.Locks = p, 1, []history.Lock{p.kind}
+		return nil
+	}
+	if c.Run != "" {
+		c.locks, c.callers, c.Locks = runner{c.Config}, callers, []history.Lock{history.Fenced}
 		return nil
 	}
 	if c.Over != "" {

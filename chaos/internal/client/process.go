@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"time"
 
@@ -23,6 +25,7 @@ type Process struct {
 	done   chan struct{} // closed when it has ended, and all of its history was read
 	err    error         // why, once done
 	killed bool
+	one    *os.Process // stopped by PauseOne
 }
 
 // Start runs this program again as a client, and adds its history to log. It calls broken if the
@@ -103,6 +106,57 @@ func (p *Process) Pause() error {
 func (p *Process) Resume() error {
 	defer p.note(history.Resumed)
 	return p.signal(syscall.SIGCONT)
+}
+
+// PauseOne stops the process, or one of those that it has started, in whatever group.
+func (p *Process) PauseOne() (err error) {
+	all, err := tree(p.cmd.Process.Pid)
+	if err != nil {
+		return err
+	}
+	pid := all[rand.IntN(len(all))]
+	if p.one, err = os.FindProcess(pid); err != nil {
+		return err
+	}
+	if pid == p.cmd.Process.Pid {
+		p.note(history.Paused)
+	}
+	return p.signalOne(syscall.SIGSTOP)
+}
+
+// ResumeOne lets it go on.
+func (p *Process) ResumeOne() error {
+	if p.one.Pid == p.cmd.Process.Pid {
+		defer p.note(history.Resumed)
+	}
+	defer p.one.Release()
+	return p.signalOne(syscall.SIGCONT)
+}
+
+func (p *Process) signalOne(sig syscall.Signal) error {
+	if err := p.one.Signal(sig); !errors.Is(err, os.ErrProcessDone) { // a command may end at any time
+		return err
+	}
+	return nil
+}
+
+// tree returns the numbers of a process and of all below it.
+func tree(root int) (all []int, err error) {
+	text, err := exec.Command("ps", "-A", "-o", "pid=,ppid=").Output()
+	if err != nil {
+		return nil, fmt.Errorf("ps: %w", err)
+	}
+	below := map[int][]int{}
+	for line := range strings.Lines(string(text)) {
+		var pid, parent int
+		fmt.Sscan(line, &pid, &parent)
+		below[parent] = append(below[parent], pid)
+	}
+	all = []int{root}
+	for i := 0; i < len(all); i++ {
+		all = append(all, below[all[i]]...)
+	}
+	return all, nil
 }
 
 // Kill ends the process at once and returns when all that it had written is in the log. It may be

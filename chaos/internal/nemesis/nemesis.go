@@ -36,6 +36,8 @@ type World struct {
 type Processes interface {
 	Pause(ctx context.Context, i int) error
 	Resume(ctx context.Context, i int) error
+	PauseOne(ctx context.Context, i int) error // any of its processes
+	ResumeOne(ctx context.Context, i int) error
 	Replace(ctx context.Context, i int) error // kill it, and start another in its place
 	End(ctx context.Context, i int) error     // in good order, and start another in its place
 }
@@ -47,6 +49,8 @@ type Servers interface {
 	Demote(ctx context.Context, node int) error  // the primary before it, for all clients
 	Fork(ctx context.Context, node int) error    // its copy follows it no more
 	GoBack(ctx context.Context, node int) error  // it takes its copy's data, and is a primary again at once
+
+	SetClock(node int, ahead time.Duration) error // of its server
 }
 
 // Run carries out the plan and returns when all faults are undone. When ctx ends, that is at once,
@@ -111,7 +115,7 @@ func (w World) actions(s Step) (inject, heal action) {
 		processes, relays = w.Daemons, w.Answers
 	}
 	switch s.Kind {
-	case PauseServer:
+	case PauseServer, StopServer:
 		return w.Fleet.Pause, w.Fleet.Resume
 	case KillServer, RestartMajority, PowerFailure:
 		return w.Fleet.Kill, w.restart
@@ -119,10 +123,20 @@ func (w World) actions(s Step) (inject, heal action) {
 		return w.Servers.Flush, done
 	case FailOver:
 		return w.Servers.Promote, w.Servers.Demote
+	case ClockAtBoot:
+		inject = func(ctx context.Context, i int) error {
+			if err := w.Servers.SetClock(i, s.By); err != nil {
+				return err
+			}
+			return w.Fleet.Restart(ctx, i, fleet.Lost)
+		}
+		return inject, func(_ context.Context, i int) error { return w.Servers.SetClock(i, 0) }
 	case ThereAndBack:
 		return w.Servers.Fork, w.Servers.GoBack
 	case PauseClient, PauseDaemon:
 		return processes.Pause, processes.Resume
+	case StopProcess:
+		return processes.PauseOne, processes.ResumeOne
 	case KillClient, KillDaemon:
 		return processes.Replace, done
 	case EndDaemon:

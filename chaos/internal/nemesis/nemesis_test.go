@@ -53,7 +53,10 @@ func (s *stage) Flush(_ context.Context, i int) error   { return s.do("flush", i
 func (s *stage) Promote(_ context.Context, i int) error { return s.do("promote", i) }
 func (s *stage) Fork(_ context.Context, i int) error    { return s.do("fork", i) }
 func (s *stage) GoBack(_ context.Context, i int) error  { return s.do("go back", i) }
-func (s *stage) Demote(_ context.Context, i int) error  { return s.do("demote", i) }
+func (s *stage) SetClock(i int, ahead time.Duration) error {
+	return s.do(fmt.Sprint("set ahead by ", ahead, ":"), i)
+}
+func (s *stage) Demote(_ context.Context, i int) error { return s.do("demote", i) }
 
 // processes are the clients, or the daemons.
 type processes struct {
@@ -61,8 +64,14 @@ type processes struct {
 	of string
 }
 
-func (p processes) Pause(_ context.Context, i int) error   { return p.do("pause "+p.of, i) }
-func (p processes) Resume(_ context.Context, i int) error  { return p.do("resume "+p.of, i) }
+func (p processes) Pause(_ context.Context, i int) error  { return p.do("pause "+p.of, i) }
+func (p processes) Resume(_ context.Context, i int) error { return p.do("resume "+p.of, i) }
+func (p processes) PauseOne(_ context.Context, i int) error {
+	return p.do("pause one of "+p.of, i)
+}
+func (p processes) ResumeOne(_ context.Context, i int) error {
+	return p.do("resume one of "+p.of, i)
+}
 func (p processes) Replace(_ context.Context, i int) error { return p.do("replace "+p.of, i) }
 func (p processes) End(_ context.Context, i int) error     { return p.do("end "+p.of, i) }
 
@@ -91,7 +100,10 @@ func TestEachFaultIsMadeAndUndone(t *testing.T) {
 		{nemesis.Flush, []int{2}, "flush 2", []int{2}, true},
 		{nemesis.FailOver, []int{1}, "promote 1, demote 1", []int{1}, true},
 		{nemesis.ThereAndBack, []int{1}, "fork 1, go back 1", []int{1}, true},
+		{nemesis.ClockAtBoot, []int{1}, "set ahead by 0s: 1, restart lost 1, set ahead by 0s: 1", []int{1}, true},
 		{nemesis.PauseClient, []int{3}, "pause client 3, resume client 3", nil, false},
+		{nemesis.StopServer, []int{1}, "pause 1, resume 1", []int{1}, false},
+		{nemesis.StopProcess, []int{3}, "pause one of client 3, resume one of client 3", nil, false},
 		{nemesis.KillClient, []int{3}, "replace client 3", nil, false},
 		{nemesis.PauseDaemon, []int{1}, "pause daemon 1, resume daemon 1", nil, false},
 		{nemesis.KillDaemon, []int{1}, "replace daemon 1", nil, false},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"hash/fnv"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -15,13 +16,16 @@ type Kind = string
 // The kinds of faults.
 const (
 	PauseServer     Kind = "pause-server"     // SIGSTOP, SIGCONT
+	StopServer      Kind = "stop-server"      // the same, mostly for moments
 	KillServer      Kind = "kill-server"      // kill -9, and a restart
 	RestartMajority Kind = "restart-majority" // the same for most servers at once, and right away
 	PowerFailure    Kind = "power-failure"    // the same for all
 	Flush           Kind = "flush"            // FLUSHALL
 	FailOver        Kind = "fail-over"        // a standby is promoted; the primary before it goes on for some clients
 	ThereAndBack    Kind = "there-and-back"   // it follows a copy of it that is older, and is a primary again within milliseconds
+	ClockAtBoot     Kind = "clock-at-boot"    // it is restarted empty with a clock that is off, which is set later
 	PauseClient     Kind = "pause-client"     // SIGSTOP, SIGCONT
+	StopProcess     Kind = "stop-process"     // one of a client's processes, mostly for moments
 	KillClient      Kind = "kill-client"      // kill -9, and another client in its place
 	Reset           Kind = "reset"            // all connections are broken
 	DropRequests    Kind = "drop-requests"
@@ -53,7 +57,8 @@ type profile struct {
 	numbers []int
 	of      string
 	lasts   [2]float64 // in TTLs; zero: it is undone at once
-	by      [2]float64 // of a delay, in TTLs
+	brief   bool       // most last for less than a tenth of the longest
+	by      [2]float64 // of a delay, or how far a clock is ahead, in TTLs
 	// forgets says that the nodes have no vote for a while when the fault is over: a server that was
 	// restarted, or promoted, does not know whether it remembers all.
 	forgets bool
@@ -61,13 +66,16 @@ type profile struct {
 
 var profiles = map[Kind]profile{
 	PauseServer:     {numbers: []int{1, 1, 2, 2, 3}, of: nodes, lasts: [2]float64{0.1, 1.5}},
+	StopServer:      {numbers: []int{1, 1, 2, 3}, of: nodes, lasts: [2]float64{0.002, 1.5}, brief: true},
 	KillServer:      {numbers: []int{1, 1, 1, 2, 2, 3}, of: nodes, lasts: [2]float64{0, 0.5}, forgets: true},
 	RestartMajority: {of: nodes, forgets: true},
 	PowerFailure:    {numbers: []int{1000}, of: nodes, forgets: true}, // more than there are
 	Flush:           {numbers: []int{1, 1, 3}, of: nodes, forgets: true},
 	FailOver:        {numbers: []int{1, 3, 3, 5}, of: nodes, lasts: [2]float64{1.5, 5}, forgets: true},
 	ThereAndBack:    {numbers: []int{1, 3, 3, 5}, of: nodes, lasts: [2]float64{0.3, 1}, forgets: true},
+	ClockAtBoot:     {numbers: []int{1, 2, 2}, of: nodes, lasts: [2]float64{0.05, 0.6}, by: [2]float64{-30, 30}, forgets: true},
 	PauseClient:     {numbers: []int{1, 1, 2}, of: clients, lasts: [2]float64{1.1, 2.5}},
+	StopProcess:     {numbers: []int{2, 4}, of: clients, lasts: [2]float64{0.002, 2.5}, brief: true},
 	KillClient:      {numbers: []int{1}, of: clients},
 	Reset:           {numbers: ofNetwork, of: nodes},
 	DropRequests:    {numbers: ofNetwork, of: nodes, lasts: oneWay},
@@ -98,12 +106,12 @@ type Step struct {
 	For     time.Duration // until it is undone
 	Kind    Kind
 	Victims []int
-	By      time.Duration // of a delay
+	By      time.Duration // of a delay, or how far a clock is ahead
 }
 
 func (s Step) String() string {
 	text := fmt.Sprintf("%7.3fs %s %s %v", s.At.Seconds(), s.Kind, profiles[s.Kind].of, s.Victims)
-	if s.By > 0 {
+	if s.By != 0 {
 		text += fmt.Sprintf(" by %v", s.By)
 	}
 	if s.For > 0 {
@@ -196,10 +204,14 @@ func (d *draw) step(k Kind) Step {
 	}
 	s.Victims = slices.Sorted(slices.Values(d.rand.Perm(all)[:min(n, all)]))
 	if p.lasts[1] > 0 {
+		if p.brief {
+			p.lasts[1] *= math.Pow(d.rand.Float64(), 3)
+			p.lasts[1] = max(p.lasts[0], p.lasts[1])
+		}
 		s.For = d.ttls(p.lasts)
 	}
 	if p.by[1] > 0 {
-		s.By = max(time.Millisecond, d.ttls(p.by))
+		s.By = cmp.Or(d.ttls(p.by), time.Millisecond)
 	}
 	return s
 }

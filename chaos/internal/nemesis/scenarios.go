@@ -16,7 +16,9 @@ type Scenario struct {
 	Relayed     bool                // clients reach the servers through relays
 	Standbys    bool                // of all nodes; every second client loses sight of a primary
 	Copies      bool                // of all nodes; no client knows of them
+	Clocks      bool                // of servers can be set
 	Served      bool                // every second client takes its locks over HTTP, of a daemon
+	ByRun       bool                // every second client takes its locks by redlock run
 	Busy        bool                // clients hold their locks for most of a TTL
 }
 
@@ -27,6 +29,7 @@ type Lane struct {
 }
 
 var (
+	always = [2]float64{0.002, 0.05}
 	often  = [2]float64{0.1, 0.5}
 	seldom = [2]float64{0.3, 1.5}
 )
@@ -71,6 +74,11 @@ var Scenarios = []Scenario{
 			{seldom, []Kind{Flush, KillServer, RestartMajority}},
 			{seldom, []Kind{KillClient}},
 		}},
+	{Name: "clock-at-boot", About: "one or two servers at a time are restarted empty with clocks that are off, and set later, while others cannot be reached",
+		Clocks:  true,
+		Relayed: true,
+		Busy:    true,
+		Lanes:   []Lane{{seldom, []Kind{ClockAtBoot}}, {often, []Kind{DropRequests}}}},
 	{Name: "serve", About: "every second client has its locks of redlock serve, whose processes hang, die and end, and whose answers are late",
 		Served: true,
 		Lanes: []Lane{
@@ -78,6 +86,9 @@ var Scenarios = []Scenario{
 			{seldom, []Kind{DelayAnswers, HoldAnswers}},
 			{seldom, []Kind{PauseClient, KillClient}},
 		}},
+	{Name: "stop-anywhere", About: "servers, clients, redlock run, its warden and its command are stopped wherever they are, for moments and past the end of their locks",
+		ByRun: true,
+		Lanes: []Lane{{always, []Kind{StopServer}}, {always, []Kind{StopProcess}}}},
 	{Name: "mixed", About: "all of it at once, on servers of every persistence",
 		Persistence: []fleet.Persistence{fleet.None, fleet.EverySecond, fleet.Always, fleet.None, fleet.Always},
 		Relayed:     true,
