@@ -40,6 +40,8 @@ func (s *Server) acquire(w http.ResponseWriter, r *request) error {
 		stop = context.AfterFunc(r.by.sending, leave)
 		defer stop()
 	}
+	answered := sync.OnceFunc(func() { r.reserved.done() })
+	defer answered()
 	l, err := s.lease(r, of, wanted)
 	if err != nil {
 		if isNew {
@@ -55,6 +57,7 @@ func (s *Server) acquire(w http.ResponseWriter, r *request) error {
 		defer of.leave()
 	}
 	a, err := l.locked(r)
+	answered() // the client may be slow to read it
 	if err != nil {
 		return err
 	}
@@ -110,14 +113,8 @@ func (s *Server) lease(r *request, of *session, wanted *wish) (*lease, error) {
 
 // take acquires a lock for the session.
 func (s *Server) take(r *request, of *session, a *attempt) (*lease, error) {
-	wanted := a.wish
 	if s.isEnding() {
 		return nil, errEnding
-	}
-	if wanted.ticks() != nil { // the tick would be marked, and never be run
-		if err := of.hasRoom(); err != nil {
-			return nil, err
-		}
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
@@ -153,26 +150,28 @@ func (s *Server) keep(r *request, of *session, a *attempt, lock *redlock.Lock) (
 			return nil, err
 		}
 	}
-	if ticks != nil {
-		if err := of.hasRoom(); err != nil { // the session may have ended meanwhile
-			return nil, err
-		}
-		// The tick is that of the request's arrival: what ran while it waited was the run of that tick. Not
-		// under the client's context: a tick that is marked without its lease is never run.
-		first, err := ticks.Claim(context.WithoutCancel(r.Context()), lock, r.since)
-		switch {
-		case err == nil && !first && wanted.Apart != 0:
-			err = errSoon
-		case err == nil && !first:
-			err = errDone
-		case err == nil && a.key == "": // with a key the client can still ask again
-			err = r.Context().Err()
-		}
-		if err != nil {
-			return nil, err
-		}
+	if ticks == nil {
+		return of.add(lock, wanted.grant(lock, r.since), a)
 	}
-	return of.add(lock, wanted.grant(lock, r.since), a)
+	var err error
+	if r.reserved, err = of.reserve(); err != nil {
+		return nil, err
+	}
+	// The tick is that of the request's arrival: what ran while it waited was the run of that tick. Not
+	// under the client's context: a tick that is marked without its lease is never run.
+	first, err := ticks.Claim(context.WithoutCancel(r.Context()), lock, r.since)
+	switch {
+	case err == nil && !first && wanted.Apart != 0:
+		err = errSoon
+	case err == nil && !first:
+		err = errDone
+	case err == nil && a.key == "": // with a key the client can still ask again
+		err = r.Context().Err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r.reserved.add(lock, wanted.grant(lock, r.since), a)
 }
 
 // ask asks for the lock, once or for as long as the client waits.

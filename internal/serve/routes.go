@@ -25,6 +25,8 @@ type request struct {
 	body    []byte
 	wish    wish        // of POST /v1/locks
 	release releaseWish // of POST /v1/survey/release
+
+	reserved *reservation // of a lease whose tick is marked first
 }
 
 // A route is what answers a request, and which right its client needs.

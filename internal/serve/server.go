@@ -108,6 +108,7 @@ func (s *Server) Close(ctx context.Context) (released, left int) {
 		s.table.close(end)
 		s.office.end()
 	})
+	s.table.claims.Wait() // a tick that is marked has its lease first
 	look := time.NewTicker(20 * time.Millisecond)
 	defer look.Stop()
 	for released = s.table.held(); released > 0; released = s.table.held() {

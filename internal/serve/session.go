@@ -34,6 +34,7 @@ type session struct {
 	ended    bool
 	isLeft   bool // to another server, and nothing of it changes any more
 	leases   map[string]*lease
+	reserved int                 // leases whose ticks are being claimed
 	attempts map[string]*attempt // by the client's key
 	waits    map[*wish]time.Time // of the requests that wait for a lock: since when
 	version  int64               // of what state tells, but for the times
@@ -85,10 +86,14 @@ type table struct {
 	mu       sync.Mutex // guards what follows, and what changes of the sessions and leases
 	sessions map[string]*session
 	leases   map[string]*lease
+	reserved int            // leases whose ticks are being claimed
 	over     []over         // oldest first
-	isClosed bool           // nothing is taken in any more
+	isClosed bool           // nothing is taken in any more, but reserved leases
 	end      time.Time      // of all sessions, if it is closed and that is known
 	ends     sync.WaitGroup // releases of sessions that have ended
+
+	isLeaving bool           // no more leases are reserved
+	claims    sync.WaitGroup // requests with a reserved lease that have no answer yet
 }
 
 func newTable(limits Limits) *table {
@@ -148,6 +153,14 @@ func (t *table) close(end time.Time) {
 	for _, s := range t.sessions {
 		s.changes()
 	}
+}
+
+// finishClaims reserves no more leases, and returns when each request with a reserved lease has its answer.
+func (t *table) finishClaims() {
+	t.mu.Lock()
+	t.isLeaving = true
+	t.mu.Unlock()
+	t.claims.Wait()
 }
 
 // left returns for how long a session with a TTL lasts at least, if no other request comes. The table must be
@@ -356,17 +369,75 @@ func (s *session) settle(a *attempt, l *lease) {
 // add gives the session a lock that was taken for it, by an attempt with a key if there is one. If that
 // is too late, or too many, the caller still has the lock.
 func (s *session) add(lock *redlock.Lock, g grant, of *attempt) (*lease, error) {
-	l := &lease{id: rand.Text(), session: s, wish: of.wish, granted: g, key: of.key, taken: time.Now()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.roomLocked(); err != nil {
+	if err := s.hasRoom(); err != nil {
 		return nil, err
 	}
-	if err := s.put(l); err != nil {
-		return nil, err
-	}
+	return s.addLocked(lock, g, of), nil
+}
+
+// addLocked is add for a session that is locked, and has room.
+func (s *session) addLocked(lock *redlock.Lock, g grant, of *attempt) *lease {
+	l := &lease{id: rand.Text(), session: s, wish: of.wish, granted: g, key: of.key, taken: time.Now()}
+	s.put(l)
 	l.hold(lock)
-	return l, nil
+	return l
+}
+
+// A reservation is room for one lease, for a request that marks a tick first. A tick that is marked, and has
+// no lease then, is run by nobody. So neither a full table nor the end of the server comes between the two.
+type reservation struct {
+	session *session
+	isUsed  bool // it has become a lease, or is not needed; guarded by the table
+}
+
+// reserve returns a reservation. The caller calls done when the request has its answer.
+func (s *session) reserve() (*reservation, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.table.isLeaving {
+		return nil, errEnding
+	}
+	if err := s.hasRoom(); err != nil {
+		return nil, err
+	}
+	s.reserved++
+	s.table.reserved++
+	s.table.claims.Add(1)
+	return &reservation{session: s}, nil
+}
+
+// add is that of the session, which may have ended in the meantime.
+func (r *reservation) add(lock *redlock.Lock, g grant, of *attempt) (*lease, error) {
+	s := r.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.use()
+	if s.ended {
+		return nil, errNoSession
+	}
+	return s.addLocked(lock, g, of), nil
+}
+
+// use gives the room up. The session must be locked.
+func (r *reservation) use() {
+	if !r.isUsed {
+		r.isUsed = true
+		r.session.reserved--
+		r.session.table.reserved--
+	}
+}
+
+// done notes that the request has its answer. A nil reservation is of a request that marks no tick.
+func (r *reservation) done() {
+	if r == nil {
+		return
+	}
+	r.session.mu.Lock()
+	defer r.session.mu.Unlock()
+	r.use()
+	r.session.table.claims.Done()
 }
 
 // wait notes that a request waits for a lock, until it calls done.
@@ -381,34 +452,32 @@ func (s *session) wait(w *wish) (done func()) {
 	}
 }
 
-// hasRoom returns why the session cannot have one more lease, or nil. Other requests may fill it.
+// hasRoom returns why the session cannot have one more lease, or nil. The session must be locked.
 func (s *session) hasRoom() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.roomLocked()
-}
-
-func (s *session) roomLocked() error {
 	switch {
 	case s.ended:
 		return errNoSession
-	case len(s.leases) >= s.table.limits.Leases:
+	case len(s.leases)+s.reserved >= s.table.limits.Leases:
 		return tooMany("the session has as many leases as are allowed (--max-leases)")
+	}
+	return s.table.hasRoom()
+}
+
+// hasRoom returns why there cannot be one more lease, or nil. The table must be locked.
+func (t *table) hasRoom() error {
+	switch {
+	case t.isClosed:
+		return errEnding
+	case len(t.leases)+t.reserved >= t.limits.Total:
+		return tooMany("there are as many leases as the server has room for; run another, or release some")
 	}
 	return nil
 }
 
-// put takes in a lease. The session must be locked.
-func (s *session) put(l *lease) error {
-	switch t := s.table; {
-	case t.isClosed:
-		return errEnding
-	case len(t.leases) >= t.limits.Total:
-		return tooMany("there are as many leases as the server has room for; run another, or release some")
-	}
+// put takes in a lease, for which there is room. The session must be locked.
+func (s *session) put(l *lease) {
 	s.leases[l.id], s.table.leases[l.id] = l, l
 	s.changes()
-	return nil
 }
 
 // hold has a lease have its lock. The session must be locked.

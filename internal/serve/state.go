@@ -64,9 +64,11 @@ const notCarried = "the server was restarted, which a lock of several names or p
 
 // Leave is the end of a Server whose place another one takes at once, in a new process. It grants no more,
 // and returns what it has. It releases nothing but the office, and that only if no program can believe that
-// it leads. The Locker must not be closed.
+// it leads. Leave waits for ticks that are being marked, so that the State has their leases: a few node
+// timeouts at most. The Locker must not be closed.
 func (s *Server) Leave() State {
 	s.leaves.Store(true)
+	s.table.finishClaims()
 	all := State{Version: stateVersion, Left: time.Now(), Sessions: []savedSession{}}
 	s.table.mu.Lock()
 	s.table.isClosed = true
@@ -169,7 +171,10 @@ func (s *Server) resumeLease(ctx context.Context, began time.Time, of *session, 
 		l.taken = now.Add(-millis(from.Wish.MaxHold - from.Hold))
 	}
 	of.mu.Lock()
-	hasRoom := of.put(l) == nil
+	hasRoom := s.table.hasRoom() == nil
+	if hasRoom {
+		of.put(l)
+	}
 	if hasRoom && l.key != "" {
 		done := make(chan struct{})
 		close(done)
