@@ -54,7 +54,7 @@ const (
 var (
 	errEnding = newProblem(http.StatusServiceUnavailable, kindEnding, "the server ends: ask again when it is back")
 	errLate   = newProblem(http.StatusConflict, kindLate, "the lock came so late that whether the tick of this request was run is not known any more: a new request is of a new tick")
-	errDone   = newProblem(http.StatusConflict, kindDone, "the tick has been run, or is being run")
+	errDone   = newProblem(http.StatusConflict, kindDone, "the tick has been run, is being run, or was marked by a request that got no lock and is run by nobody")
 	errSoon   = newProblem(http.StatusConflict, kindDone, "the last start was less than apart_ms ago")
 	// errLeft is the answer to a client that has left. It is read only where a client that shuts down its
 	// writing side cannot be told from one that has left.
