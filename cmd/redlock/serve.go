@@ -249,7 +249,7 @@ func (s *serveCommand) door() (d door, err error) {
 
 // serve serves until ctx ends, and then lets the clients end. It reports whether locks are kept, to
 // expire or for the next redlock serve.
-func (s *serveCommand) serve(ctx context.Context, listener net.Listener, server *serve.Server) (kept bool, err error) {
+func (s *serveCommand) serve(ctx context.Context, listener net.Listener, server *serve.Server) (kept bool, failure error) {
 	over := s.httpServer(server)
 	failed := make(chan error, 1)
 	go func() { failed <- over.Serve(listener) }()
@@ -264,7 +264,13 @@ func (s *serveCommand) serve(ctx context.Context, listener net.Listener, server 
 	}
 	daemon.SdNotify(false, daemon.SdNotifyStopping)
 	if s.state != "" {
-		return true, s.leave(over, server)
+		err := s.leave(server)
+		if err == nil {
+			over.Close() // who can listen now, finds the file
+			return true, nil
+		}
+		fmt.Fprintf(s.stderr, "redlock: no state is left to the next redlock serve: %v; clients have %v to release their locks\n", err, s.grace)
+		defer func() { failure = &exitError{code: exitFailed, err: fmt.Errorf("--state: %w", err)} }()
 	}
 	grace, cancel := context.WithTimeout(context.Background(), s.grace)
 	defer cancel()
@@ -284,16 +290,17 @@ func (s *serveCommand) serve(ctx context.Context, listener net.Listener, server 
 // leave writes the state that the next redlock serve resumes. Before the file is there, this process
 // disconnects from the servers: if it is stopped for longer than a TTL, its locks are over for it, and it
 // would release them on the servers, by the values that the next redlock serve has adopted.
-func (s *serveCommand) leave(over *http.Server, server *serve.Server) error {
+//
+// If the file cannot be written the server stays, to be closed as without --state.
+func (s *serveCommand) leave(server *serve.Server) error {
 	text, err := json.Marshal(server.Leave())
 	if err == nil {
 		err = writeSecret(s.state, text, s.servers.disconnect)
 	}
-	over.Close() // who can listen now, finds the file
 	if err != nil {
-		return fmt.Errorf("--state: %w; the locks of clients expire", err)
+		server.Stay()
 	}
-	return nil
+	return err
 }
 
 // writeSecret writes a file that only we can read, whole or not at all. It calls before when the file is

@@ -3,9 +3,11 @@
 package main
 
 import (
+	"context"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"syscall"
 	"testing"
 	"time"
@@ -100,7 +102,7 @@ func TestServeDisconnectsBeforeItLeavesItsState(t *testing.T) {
 	defer locker.Close()
 	lock, err := locker.Acquire(t.Context(), "a")
 	tr.NoError(t, err)
-	tr.NoError(t, s.leave(&http.Server{}, serve.New(locker, serve.Config{TTL: usualTTL})))
+	tr.NoError(t, s.leave(serve.New(locker, serve.Config{TTL: usualTTL})))
 	assert.FileExists(t, file)
 	assert.ErrorIs(t, lock.Release(t.Context()), redlock.ErrNoQuorum)
 	_, err = client(t, f).TryAcquire(t.Context(), "a")
@@ -126,4 +128,25 @@ func TestServeTriesItsStateAtTheStart(t *testing.T) {
 	assert.NoFileExists(t, empty)
 	tr.Zero(t, s.stop(), s.stderr.String())
 	assert.FileExists(t, empty)
+}
+
+// TestServeThatCannotWriteItsStateReleasesItsLocks, and tells its clients first: nobody goes on with them.
+func TestServeThatCannotWriteItsStateReleasesItsLocks(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	folder := filepath.Join(t.TempDir(), "folder")
+	tr.NoError(t, os.Mkdir(folder, 0o700))
+	s := startServe(t, f, "--listen", "127.0.0.1:0", "--state", filepath.Join(folder, "state"), "--ttl", "1h", "--stop-within", "1h")
+	lease := s.take("a")
+	tr.NoError(t, os.Remove(folder))
+	s.signal(t, syscall.SIGTERM)
+	ctx, cancel := context.WithTimeout(t.Context(), endless)
+	defer cancel()
+	s.stderr.await(ctx, t, regexp.MustCompile(`no state is left to the next redlock serve: .*no such file.*1h0m0s to release`).MatchString)
+	s.headers = map[string]string{"Redlock-Session": lease.Session}
+	assert.True(t, s.ask("GET", "/v1/session", "").Ending)
+	assert.Equal(t, http.StatusNoContent, s.ask("DELETE", "/v1/locks/"+lease.Lease, "").status)
+	assert.Equal(t, exitFailed, s.code(t))
+	assert.Contains(t, s.stderr.String(), "redlock: --state: ")
+	free(t, client(t, f), "a")
 }

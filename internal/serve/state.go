@@ -85,6 +85,17 @@ func (s *Server) Leave() State {
 	return all
 }
 
+// Stay takes Leave back, of which the State could not be written: no other server goes on with the sessions. The
+// caller calls Close, which tells the clients.
+func (s *Server) Stay() {
+	s.table.mu.Lock()
+	defer s.table.mu.Unlock()
+	for _, of := range s.table.sessions {
+		of.isLeft = false
+	}
+	s.leaves.Store(false)
+}
+
 // saved returns a session, which is locked.
 func (s *session) saved() savedSession {
 	to := savedSession{ID: s.id, Client: s.client, TTL: s.ttl.Milliseconds(), Owner: s.owner, IsLone: s.isLone, Version: s.version, Leases: []savedLease{}}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -129,6 +130,31 @@ func TestAServerThatLeavesAnswersNoMore(t *testing.T) {
 		assert.False(t, c.ask("GET", "/v1/session?wait_ms=60000&seen="+seen, "").session.Ending)
 		assert.Zero(t, time.Since(began), "a client that was cut off is told at once")
 		assert.Equal(t, http.StatusNoContent, c.ask("DELETE", path, "").status)
+	})
+}
+
+// TestAServerStaysWhoseStateCannotBeWritten: its clients are told that it ends, and what they hold is released when
+// they have released it, or been told no more than they had time for.
+func TestAServerStaysWhoseStateCannotBeWritten(t *testing.T) {
+	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
+		c := open(t, s, "")
+		path := "/v1/locks/" + c.take(`{"name":"a"}`).lease.Lease
+		c.take(`{"name":"b"}`)
+		s.Leave()
+		s.Stay()
+		var released, left int
+		var end sync.WaitGroup
+		end.Go(func() { released, left = closeWithin(s, 20*time.Second) })
+		defer end.Wait()
+		synctest.Wait()
+		assert.True(t, c.ask("GET", "/v1/session", "").session.Ending)
+		c.release(strings.TrimPrefix(path, "/v1/locks/"))
+		assert.True(t, free(t, servers, "a"))
+		assert.False(t, free(t, servers, "b"))
+		c.ask("DELETE", "/v1/session", "")
+		end.Wait()
+		assert.Equal(t, []int{0, 0}, []int{released, left})
+		assert.True(t, free(t, servers, "b"))
 	})
 }
 
