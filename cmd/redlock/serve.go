@@ -194,17 +194,19 @@ func (s *serveCommand) serveLocks(ctx context.Context, locker *redlock.Locker, c
 	if err := locker.Check(redlock.Owner(config.Candidate)); err != nil {
 		return false, wrong(s.flags, "candidate", "%s", ofOption.ReplaceAllString(err.Error(), ""))
 	}
+	config.Resumes = s.state != ""
 	server := serve.New(locker, config)
 	stopProbes, err := s.serveProbes(server)
 	if err != nil {
 		return false, err
 	}
 	defer stopProbes()
-	if err := s.resume(ctx, server); err != nil {
+	finish, err := s.resume(ctx, server)
+	if err != nil {
 		return false, err
 	}
 	fmt.Fprintf(s.stderr, "redlock: serving at %s\n", d.address) // who reads it can connect: the socket listens
-	return s.serve(ctx, d.listener, server)
+	return s.serve(ctx, d.listener, server, finish)
 }
 
 // A door is where clients come in, and who may.
@@ -247,15 +249,16 @@ func (s *serveCommand) door() (d door, err error) {
 	return d, nil
 }
 
-// serve serves until ctx ends, and then lets the clients end. It reports whether locks are kept, to
-// expire or for the next redlock serve.
-func (s *serveCommand) serve(ctx context.Context, listener net.Listener, server *serve.Server) (kept bool, failure error) {
+// serve serves until ctx ends, and then has finish end what is resumed, and lets the clients end. It reports
+// whether locks are kept, to expire or for the next redlock serve.
+func (s *serveCommand) serve(ctx context.Context, listener net.Listener, server *serve.Server, finish func()) (kept bool, failure error) {
 	over := s.httpServer(server)
 	failed := make(chan error, 1)
 	go func() { failed <- over.Serve(listener) }()
 	daemon.SdNotify(false, daemon.SdNotifyReady)
 	select {
 	case err := <-failed:
+		finish()
 		now, cancel := context.WithTimeout(ctx, 0)
 		defer cancel()
 		_, left := server.Close(now)
@@ -263,6 +266,7 @@ func (s *serveCommand) serve(ctx context.Context, listener net.Listener, server 
 	case <-ctx.Done():
 	}
 	daemon.SdNotify(false, daemon.SdNotifyStopping)
+	finish()
 	if s.state != "" {
 		err := s.leave(server)
 		if err == nil {
@@ -321,16 +325,40 @@ func writeSecret(path string, text []byte, before func()) error {
 	return err
 }
 
-// resume goes on with what the last redlock serve has left. The file is removed first, so that no other
-// one goes on with it, too. An empty file is none.
-func (s *serveCommand) resume(ctx context.Context, server *serve.Server) error {
+// resume begins to go on with what the last redlock serve has left. finish ends that: what is not adopted by then
+// can be left again.
+func (s *serveCommand) resume(ctx context.Context, server *serve.Server) (finish func(), err error) {
+	left, err := s.takeState()
+	if err != nil || s.state == "" {
+		return func() {}, err
+	}
+	if len(left.Sessions) == 0 {
+		server.Resume(ctx, left)
+		return func() {}, nil
+	}
+	ctx, stop := context.WithCancel(ctx)
+	resumed := make(chan struct{})
+	go func() {
+		defer close(resumed)
+		kept, lost := server.Resume(ctx, left)
+		if kept+lost > 0 {
+			fmt.Fprintf(s.stderr, "redlock: goes on with %d locks of the last redlock serve; %d were lost\n", kept, lost)
+		}
+	}()
+	return func() {
+		stop()
+		<-resumed
+	}, nil
+}
+
+// takeState returns what the last redlock serve has left to go on with, which may be nothing. The file is removed first, so
+// that no other one goes on with it, too. An empty file is none.
+func (s *serveCommand) takeState() (left serve.State, err error) {
 	if s.state == "" {
-		return nil
+		return left, nil
 	}
 	text, err := os.ReadFile(s.state)
-	hasState := err == nil && len(text) > 0
-	var left serve.State
-	if hasState {
+	if err == nil && len(text) > 0 {
 		if err = json.Unmarshal(text, &left); err == nil {
 			err = left.Check()
 		}
@@ -339,16 +367,12 @@ func (s *serveCommand) resume(ctx context.Context, server *serve.Server) error {
 		err = os.Remove(s.state)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return wrong(s.flags, "state", "%w; remove it if it is not what redlock serve has left", err)
+		return left, wrong(s.flags, "state", "%w; remove it if it is not what redlock serve has left", err)
 	}
 	if err := s.tryState(); err != nil {
-		return wrong(s.flags, "state", "cannot be written, so no lock would outlive a restart: %w", err)
+		return left, wrong(s.flags, "state", "cannot be written, so no lock would outlive a restart: %w", err)
 	}
-	if hasState {
-		kept, lost := server.Resume(ctx, left)
-		fmt.Fprintf(s.stderr, "redlock: goes on with %d locks of the last redlock serve; %d were lost\n", kept, lost)
-	}
-	return nil
+	return left, nil
 }
 
 // tryState returns why leave could not write a file there, or nil. It leaves the path itself alone, where

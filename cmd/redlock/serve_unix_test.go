@@ -114,6 +114,14 @@ func (s *served) take(name string) reply {
 	return a
 }
 
+// says waits until stderr has text like a pattern.
+func (s *served) says(pattern string) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), endless)
+	defer cancel()
+	s.stderr.await(ctx, s.t, regexp.MustCompile(pattern).MatchString)
+}
+
 // stop ends the run by a signal, and returns the exit code.
 func (s *served) stop() int {
 	s.client.CloseIdleConnections()

@@ -39,9 +39,10 @@ type readiness struct {
 	good bool
 }
 
-// isReady reports whether locks can be had: a quorum answers, and the server does not end.
+// isReady reports whether locks can be had: a quorum answers, and the server does not end, nor is it still taking
+// over the locks of the one before.
 func (s *Server) isReady() bool {
-	if s.isEnding() {
+	if s.isEnding() || s.isResuming.Load() {
 		return false
 	}
 	last := &s.ready

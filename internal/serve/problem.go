@@ -64,8 +64,10 @@ var (
 	errOtherWish = newProblem(http.StatusUnprocessableEntity, kindConflict, "the Idempotency-Key stands for another request: use a new key for each lock that is wanted")
 	errOver      = newProblem(http.StatusGone, kindLease, "the lock of this Idempotency-Key was released: use a new key for each lock that is wanted")
 	errUnderWay  = newProblem(http.StatusLocked, kindHeld, "an earlier request with this Idempotency-Key still waits for the lock")
-	errNoOffice  = newProblem(http.StatusNotFound, kindBad, "this server is no candidate: redlock serve has --office")
-	errTermOver  = newProblem(http.StatusGone, kindLost, "this candidate is not in the term with that token")
+	errResuming  = &problem{Type: "about:blank", Title: http.StatusText(http.StatusServiceUnavailable), Status: http.StatusServiceUnavailable, Kind: kindNoQuorum,
+		Detail: "the server has been restarted, and takes over the locks of its clients: too few Redis servers have answered yet; ask again", RetryAfter: 1000}
+	errNoOffice = newProblem(http.StatusNotFound, kindBad, "this server is no candidate: redlock serve has --office")
+	errTermOver = newProblem(http.StatusGone, kindLost, "this candidate is not in the term with that token")
 )
 
 const (

@@ -135,6 +135,9 @@ func (s *Server) handle(w http.ResponseWriter, hr *http.Request, of route) (err 
 	if r.ContentLength != 0 {
 		http.NewResponseController(w).SetReadDeadline(time.Time{})
 	}
+	if s.isResuming.Load() && strings.HasPrefix(r.URL.Path, "/v1/") {
+		return errResuming
+	}
 	var stop func()
 	r.Request, stop = withCaller(w, hr)
 	defer stop()

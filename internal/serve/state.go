@@ -123,11 +123,12 @@ func (s *session) saved() savedSession {
 	return to
 }
 
-// Resume takes over what another Server has left, before the first request. It returns how many leases
-// it has, and how many were lost meanwhile, which their clients are told. The sessions of clients that do
-// not come back end after their TTL. In an outage it tries for the TTL of each lock; when ctx ends, the rest
-// is for the next Server.
+// Resume takes over what another Server has left, for a Config with Resumes. It returns how many leases it has,
+// and how many were lost in the meantime, which their clients are told. The sessions of clients that do not come
+// back end after their TTL. In an outage it tries for the TTL of each lock; when ctx ends, the rest is for the
+// next Server.
 func (s *Server) Resume(ctx context.Context, left State) (kept, lost int) {
+	defer s.isResuming.Store(false)
 	began := time.Now()
 	gap := time.Duration(0) // in which no server served
 	if !left.Left.IsZero() {
@@ -148,8 +149,8 @@ func (s *Server) Resume(ctx context.Context, left State) (kept, lost int) {
 			of.attempts[key] = &attempt{key: key, done: done}
 			of.retire(key)
 		}
-		of.mu.Unlock()
 		of.version = from.Version + 1 // who has seen the last one is answered at once
+		of.mu.Unlock()
 		for _, each := range from.Leases {
 			if each.Hold > 0 {
 				each.Hold = max(1, each.Hold-gap.Milliseconds())

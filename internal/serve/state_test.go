@@ -133,6 +133,39 @@ func TestAServerThatLeavesAnswersNoMore(t *testing.T) {
 	})
 }
 
+// TestAServerThatResumesRefuses what is about sessions and locks, and is not ready: it does not know all of them yet.
+func TestAServerThatResumesRefuses(t *testing.T) {
+	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, first *Server) {
+		c := open(t, first, `{"ttl_ms":60000}`)
+		id := c.take(`{"name":"a"}`).lease.Lease
+		left := first.Leave()
+		next := New(servers.Locker(), Config{Resumes: true})
+		defer endNow(next)
+		c.server = next
+		end := servers.Outage(2)
+		time.AfterFunc(3*time.Second, end)
+		resumed := make(chan struct{})
+		go func() {
+			defer close(resumed)
+			next.Resume(t.Context(), left)
+		}()
+		for range 2 {
+			synctest.Wait()
+			refused := c.ask("POST", "/v1/sessions", "")
+			assert.Equal(t, http.StatusServiceUnavailable, refused.status)
+			assert.Equal(t, kindNoQuorum, refused.problem.Kind)
+			assert.Equal(t, "1", refused.headers.Get("Retry-After"))
+			assert.Equal(t, http.StatusServiceUnavailable, c.ask("GET", "/readyz", "").status)
+			assert.Equal(t, http.StatusOK, c.ask("GET", "/healthz", "").status)
+			time.Sleep(time.Second)
+		}
+		<-resumed
+		assert.True(t, c.ask("GET", "/v1/locks/"+id, "").lease.Held)
+		assert.Equal(t, http.StatusOK, c.ask("GET", "/readyz", "").status)
+		c.release(id)
+	})
+}
+
 // TestAServerStaysWhoseStateCannotBeWritten: its clients are told that it ends, and what they hold is released when
 // they have released it, or been told no more than they had time for.
 func TestAServerStaysWhoseStateCannotBeWritten(t *testing.T) {
