@@ -42,6 +42,7 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 		"nodes 0 and 2 are the same, a": {[]string{"a", "b", "a"}, nil},
 		"TTL(9ms): must be between 10ms and 8760h0m0s": {five, []redlock.LockerOption{redlock.TTL(9 * time.Millisecond)}},
 		"TTL(8760h0m0.001s): must be":                  {five, []redlock.LockerOption{redlock.TTL(365*24*time.Hour + time.Millisecond)}},
+		"TTL(1h0m0.001s): is above an hour: after a restart of most servers no client would get any lock for 1h0m0.001s; if that is": {five, []redlock.LockerOption{redlock.TTL(time.Hour + time.Millisecond)}},
 		"TTL(-1s): must be":                            {five, []redlock.LockerOption{redlock.TTL(-time.Second)}},
 		"NodeTimeout(0s): must be above zero":          {five, []redlock.LockerOption{redlock.NodeTimeout(0)}},
 		"NodeTimeout(10s): must be below the TTL, 10s": {five, []redlock.LockerOption{redlock.NodeTimeout(10 * time.Second)}},
@@ -96,7 +97,8 @@ func TestOptionsOfALockOverrideThoseOfNew(t *testing.T) {
 		assert.Equal(t, time.Second, reqs[1].TTL)
 		assert.Equal(t, 300*time.Millisecond, reqs[1].Timeout)
 		for want, opt := range map[string]redlock.Option{
-			"TTL(1ms)": redlock.TTL(time.Millisecond),
+			"TTL(1ms)":                       redlock.TTL(time.Millisecond),
+			"TTL(24h0m0s): is above an hour": redlock.TTL(24 * time.Hour),
 			"NodeTimeout(300ms): must be below the TTL, 200ms": redlock.TTL(200 * time.Millisecond),
 			"zero": {},
 		} {

@@ -20,6 +20,7 @@ const (
 	defaultTTL = 10 * time.Second
 	minTTL     = 10 * time.Millisecond
 	maxTTL     = 365 * 24 * time.Hour // far from where a server's arithmetic overflows
+	longTTL    = time.Hour            // a longer TTL needs MaxTTL
 	maxName    = 1024                 // bytes, with the prefix
 
 	defaultPatience = 3 * time.Second
@@ -104,7 +105,7 @@ func (v *variants) share(s *settings) *settings {
 }
 
 // TTL sets how long a lock lives on the servers after its holder vanished. Default 10 s; from 10 ms
-// to a year, in whole milliseconds.
+// to a year, in whole milliseconds. Above an hour it needs MaxTTL.
 func TTL(d time.Duration) Option {
 	return Option{apply: func(s *settings) error {
 		if d < minTTL || d > maxTTL {
@@ -322,6 +323,10 @@ func MemoryGuard(on bool) LockerOption {
 // MaxTTL sets the longest TTL of any client of the nodes; give the same to all clients if their
 // TTLs differ. The memory guard waits at least so long where the other nodes cannot prove how long
 // the forgotten locks were. A longer TTL is then an error. Default: this Locker's TTL.
+//
+// Without MaxTTL a TTL above an hour is an error, because one such lock can cost all clients of the
+// nodes and the Prefix that long: while nodes that may have forgotten it are a majority, they grant
+// nothing.
 func MaxTTL(d time.Duration) LockerOption {
 	return lockerOnly(func(s *settings) error {
 		if d < minTTL || d > maxTTL {
@@ -440,6 +445,10 @@ func (s *settings) check() error {
 	}
 	if s.maxTTL > 0 && s.TTL > s.maxTTL {
 		return fmt.Errorf("redlock: option TTL(%v): is above the MaxTTL, %v", s.TTL, s.maxTTL)
+	}
+	if s.maxTTL == 0 && s.TTL > longTTL {
+		return fmt.Errorf("redlock: option TTL(%v): is above an hour: after a restart of most servers no client would get any lock for %v; "+
+			"if that is acceptable, set MaxTTL for all clients; or use a shorter TTL: locks are renewed", s.TTL, s.TTL)
 	}
 	if s.Shared && s.Fenced {
 		return errors.New("redlock: option Shared(): readers have no fencing token; leave out Fenced, or use a Locker without it for readers; Exclusive takes Shared back")

@@ -76,7 +76,7 @@ func TestKPermitsAndNoMore(t *testing.T) {
 func TestTheShortestPermitIsToldOf(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
-		for _, ttl := range []time.Duration{time.Hour, time.Minute, 2 * time.Hour} {
+		for _, ttl := range []time.Duration{time.Hour, time.Minute, time.Hour / 2} {
 			take(t, l, "x", redlock.Permits(3), redlock.TTL(ttl), redlock.Renew(false))
 		}
 		_, err := l.TryAcquire(t.Context(), "x", redlock.Permits(3))

@@ -79,7 +79,7 @@ func serverFlags(c *cobra.Command) *servers {
 	s.groupFlags(f)
 	f.StringVar(&s.prefix, "prefix", "", "`TEXT` before each name to make the key")
 	f.BoolVar(&s.guard, "memory-guard", true, "give no vote to servers that may have forgotten locks")
-	f.DurationVar(&s.maxTTL, "max-ttl", 0, "longest TTL that any client of the servers uses (default: what the servers know of)")
+	f.DurationVar(&s.maxTTL, "max-ttl", 0, "longest TTL that any client of the servers uses; a --ttl above 1h needs it (default: what the servers know of)")
 	f.DurationVar(&s.nodeTimeout, "node-timeout", 0, "how long a vote waits for a majority of the servers (default: 500ms, or half the TTL if that is less)")
 	f.DurationVar(&s.dialTimeout, "dial-timeout", time.Second, "how long to wait for a connection")
 	f.StringVar(&s.tlsCA, "tls-ca", "", "`FILE` of the certificate authorities for rediss:// (default: the system's)")
@@ -313,7 +313,7 @@ func (s *servers) refused(err error) error {
 	if option := ofOption.FindStringSubmatch(err.Error()); option != nil {
 		flag := strings.ToLower(capital.ReplaceAllString(option[1], "$1-$2"))
 		if s.flags.Lookup(flag) != nil {
-			return wrong(s.flags, flag, "%s", err.Error()[len(option[0]):])
+			return wrong(s.flags, flag, "%s", strings.ReplaceAll(err.Error()[len(option[0]):], "MaxTTL", "--max-ttl"))
 		}
 	}
 	return wrong(s.flags, s.namedBy(), "%s", plain.OneLine(err.Error()))

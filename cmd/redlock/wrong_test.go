@@ -195,6 +195,8 @@ var wrongInputs = []struct {
 	{"serve --office redlock:epoch", 64, "is a key of redlock's own"},
 	{"serve --listen 127.0.0.1:0 --office a --candidate \xff", 64, "redlock: --candidate: must be printable text"},
 	{"serve --ttl 500ms", 64, "redlock: --ttl 500ms: must be between 1s and 1h"},
+	{"run --ttl 24h a -- true", 64, "redlock: --ttl 24h0m0s: is above an hour: after a restart of most servers no client would get any lock for 24h0m0s; if that is acceptable, set --max-ttl for all clients"},
+	{"REDLOCK_TTL=24h run a -- true", 78, "is above an hour: after a restart"},
 	{"serve --stop-within -1s", 64, "redlock: --stop-within -1s: must not be negative"},
 	{"serve --max-sessions 0", 64, "--max-sessions, --max-leases and --max-connections must be at least 1"},
 	{"serve --cert x", 64, "--cert and --key belong together; give both"},

@@ -291,6 +291,7 @@ func TestWhatCannotBeFollowedIsRefused(t *testing.T) {
 			"WithDriftFactor(0.02) is not supported": redsync.WithDriftFactor(0.02),
 			"WithRetryDelayFunc(nil)":                redsync.WithRetryDelayFunc(nil),
 			"TTL(0s)":                                redsync.WithExpiry(0),
+			"TTL(2h0m0s): is above an hour":          redsync.WithExpiry(2 * time.Hour),
 			"NodeTimeout(0s)":                        redsync.WithTimeoutFactor(0),
 			"must be below the TTL":                  redsync.WithTimeoutFactor(1),
 		} {

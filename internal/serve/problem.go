@@ -197,6 +197,7 @@ var fields = map[string]string{
 var words = strings.NewReplacer(
 	"its MaxHold of ", "max_hold_ms, ",
 	"the MaxTTL", "--max-ttl of the server",
+	"set MaxTTL for all clients", "an operator sets --max-ttl for this server and all clients",
 	"the Locker's", "the server's",
 	"; tests use package redlocktest", "",
 )

@@ -427,6 +427,17 @@ func TestATickIsNotSpentInVain(t *testing.T) {
 	})
 }
 
+// TestALongTTLNeedsAnOperator: one lock with it can keep all clients out for that long.
+func TestALongTTLNeedsAnOperator(t *testing.T) {
+	served(t, Config{}, func(t *testing.T, _ *redlocktest.Servers, s *Server) {
+		c := open(t, s, `{"ttl_ms":600000}`)
+		refused := c.ask("POST", "/v1/locks", `{"name":"a","ttl_ms":31536000000}`)
+		assert.Equal(t, http.StatusBadRequest, refused.status)
+		assert.Contains(t, refused.problem.Detail, `"ttl_ms": is above an hour: after a restart of most servers no client would get any lock for 8760h0m0s; if that is acceptable, an operator sets --max-ttl`)
+		c.take(`{"name":"a","ttl_ms":3600000}`)
+	})
+}
+
 func TestAnOutage(t *testing.T) {
 	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		c := open(t, s, `{"ttl_ms":60000}`)
