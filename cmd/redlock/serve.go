@@ -8,9 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"net"
-	"net/http"
 	"net/netip"
 	"os"
 	"os/signal"
@@ -18,7 +16,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -103,7 +100,7 @@ func newServe() *cobra.Command {
 	f.StringVar(&s.state, "state", "", "`FILE` in which sessions and locks outlive a restart that takes less than their TTL")
 	f.IntVar(&s.maxSessions, "max-sessions", 10_000, "how many sessions there may be")
 	f.IntVar(&s.maxLeases, "max-leases", 1_000, "how many locks one session may hold")
-	f.IntVar(&s.maxConnections, "max-connections", 10_000, "how many connections there may be")
+	f.IntVar(&s.maxConnections, "max-connections", 10_000, "how many connections there may be, or fewer if this process may not open so many files")
 	f.StringVar(&s.page, "ui", "", "serve a page to look at, at /ui: `MODE` look, or release if it may release locks by force")
 	f.Lookup("ui").NoOptDefVal = "look"
 	f.StringVar(&s.office, "office", "", "campaign for the office `NAME`; GET /leader says whether we lead")
@@ -164,6 +161,9 @@ func (s *serveCommand) run(ctx context.Context) error {
 		return err
 	}
 	defer stopServers()
+	if err := s.fitConnections(sets, descriptors()); err != nil {
+		return err
+	}
 	host, _ := os.Hostname()
 	config := serve.Config{
 		Office: s.office, Candidate: cmp.Or(s.candidate, host, "unknown"), TTL: s.ttl, Limits: serve.Limits{Sessions: s.maxSessions, Leases: s.maxLeases}, Rights: d.rights, IsLoopback: d.isLoopback,
@@ -182,7 +182,9 @@ func (s *serveCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	kept, err := s.serveLocks(ctx, locker, config, d)
+	clients := &connections{Listener: d.listener, most: s.maxConnections, log: config.Log}
+	config.Connections = func() int { return int(clients.open.Load()) }
+	kept, err := s.serveLocks(ctx, locker, config, d.address, clients)
 	if !kept {
 		locker.Close()
 	} // which would release locks: they are kept when this process has ended
@@ -190,13 +192,13 @@ func (s *serveCommand) run(ctx context.Context) error {
 }
 
 // serveLocks serves until ctx ends. It reports whether locks are kept when this process has ended.
-func (s *serveCommand) serveLocks(ctx context.Context, locker *redlock.Locker, config serve.Config, d door) (kept bool, err error) {
+func (s *serveCommand) serveLocks(ctx context.Context, locker *redlock.Locker, config serve.Config, address string, clients *connections) (kept bool, err error) {
 	if err := locker.Check(redlock.Owner(config.Candidate)); err != nil {
 		return false, wrong(s.flags, "candidate", "%s", ofOption.ReplaceAllString(err.Error(), ""))
 	}
 	config.Resumes = s.state != ""
 	server := serve.New(locker, config)
-	stopProbes, err := s.serveProbes(server)
+	stopProbes, err := s.serveProbes(server, config.Log)
 	if err != nil {
 		return false, err
 	}
@@ -205,8 +207,8 @@ func (s *serveCommand) serveLocks(ctx context.Context, locker *redlock.Locker, c
 	if err != nil {
 		return false, err
 	}
-	fmt.Fprintf(s.stderr, "redlock: serving at %s\n", d.address) // who reads it can connect: the socket listens
-	return s.serve(ctx, d.listener, server, finish)
+	fmt.Fprintf(s.stderr, "redlock: serving at %s\n", address) // who reads it can connect: the socket listens
+	return s.serve(ctx, clients, server, finish)
 }
 
 // A door is where clients come in, and who may.
@@ -251,10 +253,10 @@ func (s *serveCommand) door() (d door, err error) {
 
 // serve serves until ctx ends, and then has finish end what is resumed, and lets the clients end. It reports
 // whether locks are kept, to expire or for the next redlock serve.
-func (s *serveCommand) serve(ctx context.Context, listener net.Listener, server *serve.Server, finish func()) (kept bool, failure error) {
-	over := s.httpServer(server)
+func (s *serveCommand) serve(ctx context.Context, clients *connections, server *serve.Server, finish func()) (kept bool, failure error) {
+	over := clients.server(server)
 	failed := make(chan error, 1)
-	go func() { failed <- over.Serve(listener) }()
+	go func() { failed <- over.Serve(clients) }()
 	daemon.SdNotify(false, daemon.SdNotifyReady)
 	select {
 	case err := <-failed:
@@ -385,25 +387,6 @@ func (s *serveCommand) tryState() error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// httpServer bounds what a client that is slow, or means harm, can cost.
-func (s *serveCommand) httpServer(h http.Handler) *http.Server {
-	var open atomic.Int64
-	return &http.Server{
-		Handler: h, ConnContext: serve.ConnContext, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 5 * time.Minute, MaxHeaderBytes: 16 << 10,
-		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // what is wrong with clients is theirs to see
-		ConnState: func(c net.Conn, state http.ConnState) {
-			switch state {
-			case http.StateNew:
-				if open.Add(1) > int64(s.maxConnections) {
-					c.Close()
-				}
-			case http.StateClosed, http.StateHijacked:
-				open.Add(-1)
-			}
-		},
-	}
-}
-
 // rights reads what clients may do: the file of --tokens, or the tokens of --token-file, one a line. Of
 // two one is that of before: a client whose token is refused cannot keep its locks.
 func (s *serveCommand) rights() (serve.Rights, error) {
@@ -528,7 +511,7 @@ func listenUnix(path string) (net.Listener, error) {
 }
 
 // serveProbes answers at --probes until stop is called.
-func (s *serveCommand) serveProbes(server *serve.Server) (stop func(), err error) {
+func (s *serveCommand) serveProbes(server *serve.Server, log func(string)) (stop func(), err error) {
 	if s.probesAt == "" {
 		return func() {}, nil
 	}
@@ -536,8 +519,9 @@ func (s *serveCommand) serveProbes(server *serve.Server) (stop func(), err error
 	if err != nil {
 		return nil, fmt.Errorf("--probes: %w", err)
 	}
-	over := s.httpServer(server.Probes())
-	go over.Serve(listener)
+	probes := &connections{Listener: listener, most: mostProbes, log: func(text string) { log("--probes: " + text) }}
+	over := probes.server(server.Probes())
+	go over.Serve(probes)
 	fmt.Fprintf(s.stderr, "redlock: answers probes at %v\n", listener.Addr())
 	return func() { over.Close() }, nil
 }

@@ -21,6 +21,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -399,7 +400,7 @@ func (p pipes) dial() net.Conn {
 func TestServeBoundsConnections(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		over := (&serveCommand{maxConnections: 3}).httpServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		over := (&connections{most: 3}).server(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		p := make(pipes)
 		done := make(chan struct{})
 		go func() {
@@ -438,6 +439,54 @@ func TestServeBoundsConnections(t *testing.T) {
 			}
 			synctest.Wait()
 		}
+	})
+}
+
+// TestServeKeepsDescriptorsForItself: clients that connect as often as they can take none from the servers and --state.
+func TestServeKeepsDescriptorsForItself(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, fleet.Embedded, 3)
+	within := func(files int, args ...string) *process {
+		p := command(t, f.URLs())
+		p.Path, p.Args = "/bin/sh", append([]string{"sh", "-c", fmt.Sprintf(`ulimit -n %d; exec "$0" serve --listen 127.0.0.1:0 "$@"`, files), self(t)}, args...)
+		return p
+	}
+	code, _, said := within(44).outcome(t)
+	assert.Equal(t, exitConfig, code)
+	assert.Contains(t, said, "this process may open 44 files (ulimit -n), and needs 44 for the Redis servers and itself, and one for each client")
+
+	s := (&served{process: within(64, "--state", filepath.Join(t.TempDir(), "state")), t: t}).start()
+	assert.Contains(t, s.stderr.String(), "redlock: --max-connections is 20, not 10000: this process may open 64 files (ulimit -n), and keeps 44")
+	s.take("a") // by the first of them
+	for range 100 {
+		c, err := net.Dial("tcp", strings.TrimPrefix(s.address, "http://"))
+		tr.NoError(t, err)
+		defer c.Close()
+	}
+	s.take("b")
+	assert.Contains(t, s.ask("GET", "/metrics", "").body, "\nredlock_serve_connections 20\n")
+	assert.NotContains(t, s.stderr.String(), "cannot connect")
+	assert.Zero(t, s.stop(), s.stderr.String())
+}
+
+// A full is a listener of a process that may open no more files.
+type full struct{ net.Listener }
+
+func (full) Accept() (net.Conn, error) {
+	return nil, &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
+}
+
+// TestServeLogsThatNobodyCanConnect, once a minute.
+func TestServeLogsThatNobodyCanConnect(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var said []string
+		c := &connections{Listener: full{}, log: func(text string) { said = append(said, text) }}
+		for end := time.Now().Add(3 * time.Minute); time.Now().Before(end); time.Sleep(time.Second) { // as http.Server does
+			_, err := c.Accept()
+			assert.ErrorIs(t, err, syscall.EMFILE)
+		}
+		assert.Equal(t, slices.Repeat([]string{"clients cannot connect: accept: accept4: too many open files"}, 3), said)
 	})
 }
 

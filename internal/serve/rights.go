@@ -109,6 +109,9 @@ func (s *Server) showMetrics(w http.ResponseWriter, r *request) error {
 	gauge("sessions", len(s.table.sessions))
 	gauge("leases", len(s.table.leases))
 	s.table.mu.Unlock()
+	if s.config.Connections != nil {
+		gauge("connections", s.config.Connections())
+	}
 	wrong := 0
 	if of := s.config.Rights; of != nil && of.Wrong() != nil {
 		wrong = 1

@@ -13,13 +13,14 @@ import (
 
 // A Config says how a Server serves.
 type Config struct {
-	TTL        time.Duration // of locks and sessions whose clients do not say
-	Limits     Limits
-	Rights     Rights       // of clients; nil: anybody may do all
-	Log        func(string) // what an operator should know; nil for nobody
-	IsLoopback bool         // it listens to this machine only, and refuses what web pages send to it
-	Page       *Page        // at /ui, and what it shows at /v1/survey; nil for none
-	Resumes    bool         // Resume is called: until it has returned, requests for locks and sessions get 503
+	TTL         time.Duration // of locks and sessions whose clients do not say
+	Limits      Limits
+	Rights      Rights       // of clients; nil: anybody may do all
+	Log         func(string) // what an operator should know; nil for nobody
+	Connections func() int   // how many clients are connected; nil: not known
+	IsLoopback  bool         // it listens to this machine only, and refuses what web pages send to it
+	Page        *Page        // at /ui, and what it shows at /v1/survey; nil for none
+	Resumes     bool         // Resume is called: until it has returned, requests for locks and sessions get 503
 
 	Office    string // for which the server campaigns; empty for none
 	Candidate string // who it is there, for people
