@@ -32,14 +32,8 @@ func (s *Server) acquire(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	leave := sync.OnceFunc(of.leave)
-	defer leave()
+	defer of.leave()
 	isNew := r.Header.Get(sessionHeader) == ""
-	stop := func() bool { return true }
-	if !isNew { // a client that may have left keeps no other lock
-		stop = context.AfterFunc(r.by.sending, leave)
-		defer stop()
-	}
 	answered := sync.OnceFunc(func() { r.reserved.done() })
 	defer answered()
 	l, err := s.lease(r, of, wanted)
@@ -48,13 +42,6 @@ func (s *Server) acquire(w http.ResponseWriter, r *request) error {
 			of.end()
 		}
 		return err
-	}
-	if !stop() { // its session ran down while it waited, and lasts for its TTL from the answer on
-		leave() // first: the one under way may not have left yet
-		if _, err := s.table.session(of.id, of.client); err != nil {
-			return err
-		}
-		defer of.leave()
 	}
 	a, err := l.locked(r)
 	answered() // the client may be slow to read it
@@ -66,7 +53,8 @@ func (s *Server) acquire(w http.ResponseWriter, r *request) error {
 	}
 	w.Header().Set("Location", "/v1/locks/"+l.id)
 	write(w, http.StatusCreated, a)
-	if r.Header.Get("Idempotency-Key") == "" && r.by.hasMissed() && l.remove() == nil { // with a key it can ask again
+	// A client that has left before the handler returned has not read the end of the answer. With a key it can ask again.
+	if r.Header.Get("Idempotency-Key") == "" && r.Context().Err() != nil && l.remove() == nil {
 		l.release(context.WithoutCancel(r.Context()))
 	}
 	return nil
@@ -141,7 +129,7 @@ func (s *Server) take(r *request, of *session, a *attempt) (*lease, error) {
 // keep makes a lease of a lock that was granted, or returns why the client cannot have it any more.
 func (s *Server) keep(r *request, of *session, a *attempt, lock *redlock.Lock) (*lease, error) {
 	wanted, ticks := a.wish, a.wish.ticks()
-	if r.Context().Err() != nil || ticks != nil && !r.by.isThere() {
+	if r.Context().Err() != nil {
 		// It has left as the lock was granted, would not know that it has it, and would not run the tick.
 		return nil, errLeft
 	}

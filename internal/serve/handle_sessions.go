@@ -159,7 +159,7 @@ func (s *Server) stream(w http.ResponseWriter, r *request, of *session) error {
 	if bound && !isThisMachine(r) {
 		return bad("bound=true: a connection over a network can break while the client works on; use a short ttl_ms for the session")
 	}
-	out, sending := http.NewResponseController(w), r.by.sending
+	out := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep it until it has some kilobytes
@@ -178,12 +178,12 @@ func (s *Server) stream(w http.ResponseWriter, r *request, of *session) error {
 		}
 		within(w, of.ttl) // a client that reads nothing is not there
 		_, err = fmt.Fprintf(w, "event: state\ndata: %s\n\n", text)
-		if err = errors.Join(err, out.Flush()); err != nil || sending.Err() != nil {
+		if err = errors.Join(err, out.Flush()); err != nil || r.Context().Err() != nil {
 			break
 		}
 		of.await(r, state.Version, min(of.pace(), mostSilence))
 	}
-	if bound && sending.Err() != nil {
+	if bound && r.Context().Err() != nil {
 		of.end()
 	}
 	return nil

@@ -56,8 +56,7 @@ var (
 	errLate   = newProblem(http.StatusConflict, kindLate, "the lock came so late that whether the tick of this request was run is not known any more: a new request is of a new tick")
 	errDone   = newProblem(http.StatusConflict, kindDone, "the tick has been run, is being run, or was marked by a request that got no lock and is run by nobody")
 	errSoon   = newProblem(http.StatusConflict, kindDone, "the last start was less than apart_ms ago")
-	// errLeft is the answer to a client that has left. It is read only where a client that shuts down its
-	// writing side cannot be told from one that has left.
+	// errLeft is the answer to a client that has left. One that has only shut down its writing side reads it.
 	errLeft      = bad("the connection was closed before there was an answer: keep it open in both directions until the answer has come")
 	errNoSession = newProblem(http.StatusNotFound, kindSession, "there is no such session: it was never there, was ended, or no request came for its TTL")
 	errNoLease   = newProblem(http.StatusNotFound, kindLease, "there is no such lease: it was never there, was released, or its session has ended")

@@ -19,8 +19,7 @@ type handler func(http.ResponseWriter, *request) error
 // A request is one that is being answered.
 type request struct {
 	*http.Request
-	since   time.Time // when it came
-	by      *caller
+	since   time.Time      // when it came
 	client  *rights.Client // whose it is
 	body    []byte
 	wish    wish        // of POST /v1/locks
@@ -37,14 +36,14 @@ type route struct {
 	with   func(*request) ([]string, error) // with these locks; nil: the answer is about what is its own
 }
 
-// await returns when something has changed, after a time, or when the client sends no more.
+// await returns when something has changed, after a time, or when the client has left.
 func (r *request) await(changed <-chan struct{}, limit time.Duration) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case <-changed:
 	case <-timer.C:
-	case <-r.by.sending.Done():
+	case <-r.Context().Done():
 	}
 }
 
@@ -138,10 +137,7 @@ func (s *Server) handle(w http.ResponseWriter, hr *http.Request, of route) (err 
 	if s.isResuming.Load() && strings.HasPrefix(r.URL.Path, "/v1/") {
 		return errResuming
 	}
-	var stop func()
-	r.Request, stop = withCaller(w, hr)
-	defer stop()
-	r.by, r.since = callerOf(r.Request), time.Now()
+	r.since = time.Now()
 	if of.with != nil {
 		names, err := of.with(r)
 		r.body = nil // a request can wait for an hour

@@ -265,8 +265,8 @@ func (s *Server) releaseByForce(w http.ResponseWriter, r *request) error {
 // asker says from where a request came, and by which right, for the log.
 func (c *Config) asker(r *http.Request) string {
 	from := r.RemoteAddr
-	if wire, ok := r.Context().Value(wireKey{}).(*wire); ok && wire.peer != "" {
-		from = wire.peer
+	if peer, ok := r.Context().Value(peerKey{}).(string); ok {
+		from = peer
 	}
 	if r.Header.Get("Authorization") != "" {
 		from += ", with a token"

@@ -1,0 +1,155 @@
+package serve
+
+import (
+	"bufio"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/redlocktest"
+)
+
+// A line is a connection to a Server, and what a test knows of that.
+type line struct {
+	net.Conn
+	t *testing.T
+}
+
+// overSockets runs a test over a Unix socket, over TCP, and with TLS. dial makes a connection.
+func overSockets(t *testing.T, test func(t *testing.T, servers *redlocktest.Servers, s *Server, dial func() line)) {
+	t.Parallel()
+	secure := httptest.NewTLSServer(nil) // for its certificate
+	secure.Close()
+	for _, kind := range []string{"unix", "tcp", "tls"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			network, address := "tcp", "127.0.0.1:0"
+			if kind == "unix" {
+				network, address = "unix", filepath.Join(t.TempDir(), "s")
+			}
+			listener, err := net.Listen(network, address)
+			require.NoError(t, err)
+			at := listener.Addr()
+			if kind == "tls" {
+				listener = tls.NewListener(listener, &tls.Config{Certificates: secure.TLS.Certificates})
+			}
+			servers, s := start(t, Config{TTL: time.Hour})
+			over, done := &http.Server{Handler: s, ConnContext: ConnContext}, make(chan struct{})
+			go func() {
+				defer close(done)
+				over.Serve(listener)
+			}()
+			t.Cleanup(func() {
+				over.Close()
+				<-done
+			})
+			test(t, servers, s, func() line {
+				c, err := net.Dial(network, at.String())
+				require.NoError(t, err)
+				if kind == "tls" {
+					c = tls.Client(c, &tls.Config{InsecureSkipVerify: true})
+				}
+				t.Cleanup(func() { c.Close() })
+				return line{c, t}
+			})
+		})
+	}
+}
+
+// send sends a request with a body, if there is one.
+func (l line) send(request, body string, headers ...string) {
+	head := append([]string{request + " HTTP/1.1", "Host: localhost"}, headers...)
+	if body != "" {
+		head = append(head, "Content-Type: application/json", fmt.Sprintf("Content-Length: %d", len(body)))
+	}
+	_, err := io.WriteString(l, strings.Join(head, "\r\n")+"\r\n\r\n"+body)
+	require.NoError(l.t, err)
+}
+
+// requests returns how many are under way in sessions.
+func requests(s *Server) (n int) {
+	for _, of := range s.table.all() {
+		of.mu.Lock()
+		n += of.requests
+		of.mu.Unlock()
+	}
+	return n
+}
+
+func soon(t *testing.T, is func() bool, what string) {
+	t.Helper()
+	require.Eventually(t, is, time.Minute, time.Millisecond, what)
+}
+
+// TestAClientThatHasLeftHoldsNothing, and its request ends at once: neither its connection nor its place in the queue
+// outlives it. Another runs its tick.
+func TestAClientThatHasLeftHoldsNothing(t *testing.T) {
+	overSockets(t, func(t *testing.T, servers *redlocktest.Servers, s *Server, dial func() line) {
+		for _, once := range []string{"", `,"apart_ms":31536000000`} {
+			give := servers.Hold("a")
+			c := dial()
+			c.send("POST /v1/locks", `{"name":"a","wait_ms":3600000`+once+`}`)
+			soon(t, func() bool { return requests(s) == 1 }, "it waits")
+			c.Close()
+			soon(t, func() bool { return requests(s) == 0 }, "its end is seen at once")
+			assert.Empty(t, s.table.all())
+			give()
+			assert.True(t, free(t, servers, "a"))
+		}
+		other := open(t, s, "")
+		other.take(`{"name":"a","apart_ms":31536000000}`)
+	})
+}
+
+// TestAClientThatShutsDownItsWritingSide is told to keep it open, and gets no lock.
+func TestAClientThatShutsDownItsWritingSide(t *testing.T) {
+	overSockets(t, func(t *testing.T, servers *redlocktest.Servers, s *Server, dial func() line) {
+		defer servers.Hold("a")()
+		c := dial()
+		c.send("POST /v1/locks", `{"name":"a","wait_ms":3600000}`)
+		require.NoError(t, c.Conn.(interface{ CloseWrite() error }).CloseWrite())
+		answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+		require.NoError(t, err)
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		require.NoError(t, err)
+		assert.Equal(t, http.StatusBadRequest, answer.StatusCode)
+		assert.Contains(t, string(text), "keep it open in both directions")
+		assert.Empty(t, s.table.all())
+	})
+}
+
+// TestASessionEndsWithItsConnection, within its TTL, if its client leaves while it waits, and at once if a stream is
+// bound to it.
+func TestASessionEndsWithItsConnection(t *testing.T) {
+	overSockets(t, func(t *testing.T, servers *redlocktest.Servers, s *Server, dial func() line) {
+		defer servers.Hold("a")()
+		for ttl, leave := range map[string]func(c line, session string){
+			"1000": func(c line, session string) {
+				c.send("POST /v1/locks", `{"name":"a","wait_ms":3600000}`, session)
+				soon(t, func() bool { return requests(s) == 1 }, "it waits")
+			},
+			"3600000": func(c line, session string) {
+				c.send("GET /v1/session?bound=true", "", session, "Accept: text/event-stream")
+				_, err := bufio.NewReader(c).ReadString('\n')
+				require.NoError(t, err)
+			},
+		} {
+			mine, c := open(t, s, `{"ttl_ms":`+ttl+`}`), dial()
+			mine.take(`{"name":"mine"}`)
+			leave(c, sessionHeader+": "+mine.session)
+			c.Close()
+			soon(t, func() bool { return free(t, servers, "mine") }, "its session has ended")
+		}
+	})
+}
