@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -169,7 +168,7 @@ func withEquals(c *cobra.Command, args []string) (advice string) {
 	for _, value := range args {
 		_, notBool := strconv.ParseBool(value)
 		c.Flags().Visit(func(f *pflag.Flag) {
-			isValue := f.Value.Type() == "bool" && notBool == nil || f.Name == "ui" && slices.Contains(pageModes, value)
+			isValue := f.Value.Type() == "bool" && notBool == nil
 			if isValue && advice == "" {
 				advice = fmt.Sprintf("; write --%s=%s", f.Name, value)
 			}

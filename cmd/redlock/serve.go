@@ -38,8 +38,8 @@ renews them. If a session sends no request for its TTL, its locks are released.
 
 It listens at the socket that systemd passes on, else at --listen or $REDLOCK_LISTEN, else at
 /run/redlock.sock. A TCP address that other machines reach needs TLS, and --tokens, --token-file
-or --client-ca. With --tokens each client may lock, look at and release by force what its entry in
-that file says; docs/SERVE.md has an example.
+or --client-ca. With --tokens each client may lock and look at what its entry in that file says;
+docs/SERVE.md has an example.
 
 On SIGTERM it grants no more locks, tells its clients, and waits for at most --stop-within until
 they have released theirs. With --state it ends at once and writes sessions and locks to that
@@ -54,9 +54,6 @@ Exit codes:
   1      anything else, such as a socket that is in use
 ` + wrongCodes
 
-// pageModes are the values of --ui.
-var pageModes = []string{"look", "release"}
-
 // A serveCommand is one run of "redlock serve".
 type serveCommand struct {
 	*servers
@@ -68,7 +65,7 @@ type serveCommand struct {
 	clientCA                               string
 	ttl, grace                             time.Duration
 	state                                  string
-	page                                   string
+	page                                   bool
 	office                                 string
 	candidate                              string // for the office
 	probesAt                               string
@@ -101,8 +98,7 @@ func newServe() *cobra.Command {
 	f.IntVar(&s.maxSessions, "max-sessions", 10_000, "how many sessions there may be")
 	f.IntVar(&s.maxLeases, "max-leases", 1_000, "how many locks one session may hold")
 	f.IntVar(&s.maxConnections, "max-connections", 10_000, "how many connections there may be, or fewer if this process may not open so many files")
-	f.StringVar(&s.page, "ui", "", "serve a page to look at, at /ui: `MODE` look, or release if it may release locks by force")
-	f.Lookup("ui").NoOptDefVal = "look"
+	f.BoolVar(&s.page, "ui", false, "serve a page to look at, at /ui")
 	f.StringVar(&s.office, "office", "", "campaign for the office `NAME`; GET /leader says whether we lead")
 	f.StringVar(&s.candidate, "candidate", "", "our `ID` for those who look who leads; at most 128 bytes (default: the name of the machine)")
 	f.StringVar(&s.probesAt, "probes", "", "`HOST:PORT` to answer /healthz, /readyz and /leader at, with a status only")
@@ -127,8 +123,6 @@ func (s *serveCommand) check() error {
 		return wrong(s.flags, "stop-within", "must not be negative")
 	case s.maxSessions < 1 || s.maxLeases < 1 || s.maxConnections < 1:
 		return usageErrorf("--max-sessions, --max-leases and --max-connections must be at least 1")
-	case s.page != "" && !slices.Contains(pageModes, s.page):
-		return wrong(s.flags, "ui", "%q: must be look or release", s.page)
 	case (s.cert == "") != (s.key == ""):
 		return usageErrorf("--cert and --key belong together; give both")
 	case s.tokenFile != "" && s.rightsFile != "":
@@ -170,12 +164,9 @@ func (s *serveCommand) run(ctx context.Context) error {
 		Log: func(text string) { fmt.Fprintf(s.stderr, "redlock: %s\n", plain.OneLine(text)) },
 	}
 	opts := []redlock.LockerOption{redlock.TTL(s.ttl)}
-	if s.page != "" {
+	if s.page {
 		surveyor := &surveyor{servers: s.servers, sets: sets}
 		config.Page = &serve.Page{Look: surveyor.look}
-		if s.page == "release" {
-			config.Page.Release = surveyor.release
-		}
 		opts = append(opts, redlock.Observe(config.Page))
 	}
 	locker, err := s.open(sets, opts...)

@@ -3,12 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
-	"io"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -150,30 +146,4 @@ func (e *examination) addTo(s *serve.ServerState) {
 		}
 		s.Findings = append(s.Findings, g.Nodes[at].Findings...)
 	}
-}
-
-// release deletes what the servers hold for a lock, as "redlock release --force" does, if it is what was
-// shown to the one who asks.
-func (y *surveyor) release(ctx context.Context, wanted serve.ForcedRelease) (done string, err error) {
-	var out strings.Builder
-	r := &releaseCommand{servers: y.servers, name: wanted.Name, force: true, out: &out, shown: io.Discard}
-	r.approve = func(found []part) error {
-		for _, p := range found {
-			for _, c := range p.on {
-				isRest := p.reader && c.Value == "" // of readers that have gone
-				if len(wanted.Seen) > 0 && r.means(c) && !isRest && !slices.Contains(wanted.Seen, valueShown(c.Value)) {
-					return errors.New("another holds it by now than was shown: nothing was deleted; look again")
-				}
-			}
-		}
-		return nil
-	}
-	if err = y.servers.checkName(r.name); err == nil {
-		err = r.run(ctx, y.sets)
-	}
-	if done = plain.OneLine(out.String()); err != nil {
-		done = "not released: " + plain.OneLine(err.Error())
-	}
-	fmt.Fprintf(y.servers.stderr, "redlock: release by force of %s, asked for by %s: %s\n", plain.Word(wanted.Name), plain.Word(wanted.By), done)
-	return done, err
 }

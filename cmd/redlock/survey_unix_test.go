@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"syscall"
 	"testing"
@@ -20,7 +19,6 @@ import (
 	"github.com/redquorum/redquorum/internal/doctor"
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/holdings"
-	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/serve"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -119,48 +117,6 @@ func TestThePageShowsWhatServersHold(t *testing.T) {
 		})
 		tickets = slices.Clone(ids)
 	}
-	assert.Equal(t, http.StatusForbidden, v.told("POST", "/v1/survey/release", `{"name":"stuck","confirm":"stuck"}`, nil))
-}
-
-func TestAReleaseFromThePage(t *testing.T) {
-	t.Parallel()
-	f := five(t)
-	lock := hold(t, f, "job", redlock.Renew(false))
-	holdReader(t, f, "read")
-	v := serveView(t, f, "--ui=release")
-	const path = "/v1/survey/release"
-	var told struct{ Detail, Done string }
-	assert.Equal(t, http.StatusConflict, v.told("POST", path, `{"name":"job","confirm":"job","seen":["0123456789ab"]}`, &told))
-	assert.Contains(t, told.Detail, "another holds it by now")
-	assert.Equal(t, http.StatusConflict, v.told("POST", path, `{"name":"read","confirm":"read","seen":["0123456789ab"]}`, &told))
-	assert.Contains(t, told.Detail, "another holds it by now")
-	assert.Equal(t, http.StatusConflict, v.told("POST", path, `{"name":"none","confirm":"none"}`, &told))
-	for _, u := range f.URLs() {
-		tr.Equal(t, lock.Value(), has(t, u, "job"))
-		tr.Equal(t, protocol.ReadersValue, has(t, u, "read"))
-	}
-	locks, _ := v.look()
-	body, err := json.Marshal(map[string]any{"name": "job", "confirm": "job", "seen": []string{locks["job"].Holder}})
-	tr.NoError(t, err)
-	assert.Equal(t, http.StatusOK, v.told("POST", path, string(body), &told))
-	// When a majority lacks the key, the holder itself deletes what is left.
-	assert.Regexp(t, "^job: deleted on [345] of 5 servers$", told.Done)
-	deleted := told.Done
-	for _, u := range f.URLs() {
-		assert.Empty(t, has(t, u, "job"))
-	}
-	body, err = json.Marshal(map[string]any{"name": "read", "confirm": "read", "seen": []string{"(readers)", locks["read"].Readers.First[0].ID}})
-	tr.NoError(t, err)
-	assert.Equal(t, http.StatusOK, v.told("POST", path, string(body), &told))
-	for _, u := range f.URLs() {
-		assert.Empty(t, has(t, u, "read"))
-	}
-	log := v.stderr.String()
-	if runtime.GOOS == "linux" {
-		assert.Contains(t, log, fmt.Sprintf("release by force of job, asked for by \"process %d of user %d\": %s", os.Getpid(), os.Getuid(), deleted))
-	}
-	assert.Contains(t, log, "release by force of read, asked for by")
-	assert.NotContains(t, log, lock.Value()[:12])
 	v.signal(t, syscall.SIGTERM)
 	assert.Zero(t, v.code(t))
 }

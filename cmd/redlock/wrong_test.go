@@ -187,8 +187,6 @@ var wrongInputs = []struct {
 	{"nodes -n 100", 64, "-n 100: 1 to 99 servers"},
 	{"nodes --port 65533", 64, "--port 65533: 5 ports"},
 	{"nodes --kind paper", 64, `--kind "paper": there are embedded and process`},
-	{"serve --ui release", 64, `serve takes no arguments, only flags: ["release"]; write --ui=release`},
-	{"serve --ui=all", 64, `redlock: --ui: "all": must be look or release`},
 	{"hold --memory-guard false x", 64, `not 2; write --memory-guard=false`},
 	{"serve --node-timeout 20s", 64, "redlock: --node-timeout 20s: must be below --ttl, 10s"},
 	{"serve --max-ttl 5s", 64, "redlock: --max-ttl 5s: must be at least --ttl, 10s"},

@@ -6,7 +6,6 @@
 //     subjects: ["CN=billing,O=Example"] # of its certificates
 //     lock: ["billing/**", "invoice:*"]  # may be locked, and looked at
 //     look: ["**"]                       # may be looked at
-//     force: ["billing/nightly"]         # may be released whoever holds it, and looked at
 package rights
 
 import (
@@ -31,11 +30,10 @@ import (
 // A Right is what may be done with a lock.
 type Right string
 
-// The rights. Who may lock a name, or release it by force, may look at it, too.
+// The rights. Who may lock a name may look at it, too.
 const (
-	Look  Right = "look"
-	Lock  Right = "lock"
-	Force Right = "force"
+	Look Right = "look"
+	Lock Right = "lock"
 )
 
 // Every matches each name.
@@ -43,10 +41,10 @@ const Every = "**"
 
 // A Client is one that is known, with what it may do. Label tells clients apart.
 type Client struct {
-	Label             string
-	SHA256            []string
-	Subjects          []string
-	Look, Lock, Force []string // patterns of names
+	Label      string
+	SHA256     []string
+	Subjects   []string
+	Look, Lock []string // patterns of names
 
 	sums [][]byte // of SHA256
 }
@@ -60,13 +58,10 @@ func (c *Client) May(do Right, name string) bool {
 func (c *Client) MayAll(do Right) bool { return slices.Contains(c.patterns(do), Every) }
 
 func (c *Client) patterns(do Right) []string {
-	switch do {
-	case Lock:
+	if do == Lock {
 		return c.Lock
-	case Force:
-		return c.Force
 	}
-	return slices.Concat(c.Look, c.Lock, c.Force)
+	return slices.Concat(c.Look, c.Lock)
 }
 
 // matches reports whether a name is one of a pattern. That is as in path.Match, where * stands for any text
@@ -89,7 +84,7 @@ type Table []Client
 
 // All returns the table of one client, without a label, which has all rights and any of these tokens.
 func All(tokens ...string) Table {
-	c := Client{Lock: []string{Every}, Force: []string{Every}}
+	c := Client{Lock: []string{Every}}
 	for _, token := range tokens {
 		sum := sha256.Sum256([]byte(token))
 		c.sums = append(c.sums, sum[:])
@@ -132,7 +127,7 @@ func Parse(text []byte) (t Table, err error) {
 	documents.KnownFields(true)
 	if err := documents.Decode(&t); err != nil && !errors.Is(err, io.EOF) {
 		at := cmp.Or(line.FindString(err.Error()), "some line")
-		return nil, fmt.Errorf("%s: a YAML list of entries is wanted, each with label, sha256, subjects, lock, look, force at most once", at)
+		return nil, fmt.Errorf("%s: a YAML list of entries is wanted, each with label, sha256, subjects, lock, look at most once", at)
 	}
 	if !errors.Is(documents.Decode(new(yaml.Node)), io.EOF) {
 		return nil, errors.New("it has more than one YAML document")
@@ -181,7 +176,7 @@ func (c *Client) check(known map[string]bool) error {
 			return errors.New("one of its subjects is empty, or there twice in the file")
 		}
 	}
-	for _, p := range slices.Concat(c.Look, c.Lock, c.Force) {
+	for _, p := range slices.Concat(c.Look, c.Lock) {
 		if !isPattern(p) {
 			return fmt.Errorf("the pattern %q: write it as for path.Match, or as text with ** at its end", p)
 		}

@@ -40,7 +40,6 @@ func TestMay(t *testing.T) {
 		for _, name := range c.yes {
 			assert.True(t, of.May(Lock, name), "%s %q", c.pattern, name)
 			assert.True(t, of.May(Look, name), "%s %q", c.pattern, name)
-			assert.False(t, of.May(Force, name), "%s %q", c.pattern, name)
 		}
 		for _, name := range c.no {
 			assert.False(t, of.May(Lock, name), "%s %q", c.pattern, name)
@@ -93,7 +92,7 @@ func TestAClientIsFound(t *testing.T) {
 		assert.Nil(t, table.OfSubject(subject), subject)
 	}
 	all := All(first, second)
-	assert.True(t, all.OfToken(second).May(Force, "a/b"))
+	assert.True(t, all.OfToken(second).May(Lock, "a/b"))
 	assert.Nil(t, all.OfToken("another-token-of-theirs"))
 }
 
@@ -125,7 +124,8 @@ func TestWrongFiles(t *testing.T) {
 		"- {label: a, subjects: [b, b]}":          "one of its subjects is empty, or there twice",
 		entry + "  lock: ['']":                    `the pattern ""`,
 		entry + "  look: ['[']":                   `the pattern "["`,
-		entry + `  force: ['a\']`:                 `the pattern "a\\"`,
+		entry + `  lock: ['a\']`:                  `the pattern "a\\"`,
+		entry + `  force: [a]`:                    `a YAML list of entries is wanted`,
 		entry + "  lock: ['a**b']":                `the pattern "a**b"`,
 		entry + "  lock: ['a*/**']":               `the pattern "a*/**"`,
 		entry + "  lock: ['***']":                 `the pattern "***"`,

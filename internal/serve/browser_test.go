@@ -238,29 +238,21 @@ func TestThePage(t *testing.T) {
 		b.await(`document.getElementById('news').textContent === '4 locks, 2 before'`)
 	})
 
-	t.Run("a release is asked for twice", func(t *testing.T) {
-		var asked atomic.Pointer[ForcedRelease]
+	t.Run("a lock with a token, and how to release it", func(t *testing.T) {
 		const token = "0123456789abcdef"
-		serveTo(t, b, Config{Rights: tokens(token), Page: &Page{Look: showing(held("a", "1")), Release: func(_ context.Context, f ForcedRelease) (string, error) {
-			asked.Store(&f)
-			return "deleted", nil
-		}}})
+		serveTo(t, b, Config{Rights: tokens(token), Page: &Page{Look: showing(held("-it's a", "1"), held("b/1", "1"), held("c\n", "1"))}})
 		b.await(`document.getElementById('login').open`)
 		b.run(`document.getElementById('token').value = 'wrong'; document.querySelector('#login button').click()`)
 		b.await(`document.getElementById('login').open && document.getElementById('login-why').textContent`)
 		b.run(`document.getElementById('token').value = '` + token + `'; document.querySelector('#login button').click()`)
-		b.await(`document.querySelectorAll('#locks-rows tr').length === 1`)
-		b.run(`document.querySelector('#locks-rows button').click()`)
-		b.await(`document.querySelectorAll('#keys-rows tr').length === 1 && !document.getElementById('release').hidden`)
-		b.run(`document.getElementById('release').click()`)
-		assert.Equal(t, "confirm", b.run(`document.activeElement.id`))
-		b.run(`document.getElementById('confirm').value = 'b'; document.querySelector('#release-form button').click()`)
-		b.await(`document.getElementById('released').textContent.includes('not the name')`)
-		require.Nil(t, asked.Load())
-		b.run(`document.getElementById('confirm').value = 'a'; document.querySelector('#release-form button').click()`)
-		b.await(`document.getElementById('released').textContent === 'deleted'`)
-		assert.Equal(t, []string{"1"}, asked.Load().Seen)
-		b.run(`document.getElementById('close').click()`)
-		b.await(`document.activeElement.textContent === 'a'`)
+		b.await(`document.querySelectorAll('#locks-rows tr').length === 3`)
+		for i, command := range []string{`redlock release --force -- '-it'\''s a'`, "redlock release --force b/1", ""} {
+			b.run(fmt.Sprintf(`document.querySelectorAll('#locks-rows button')[%d].click()`, i))
+			b.await(`document.querySelectorAll('#keys-rows tr').length === 1`)
+			assert.Equal(t, command, b.run(`document.getElementById('command').textContent`))
+			assert.Equal(t, command == "", b.run(`document.getElementById('force').hidden`))
+			b.run(`document.getElementById('close').click()`)
+			b.await(fmt.Sprintf(`document.activeElement === document.querySelectorAll('#locks-rows button')[%d]`, i))
+		}
 	})
 }

@@ -18,9 +18,6 @@ type Page struct {
 	// that it takes at most half of the time.
 	Look func(context.Context) (*Survey, error)
 
-	// Release deletes a lock whoever holds it, and returns what was done, in words. Nil: nobody may.
-	Release func(context.Context, ForcedRelease) (string, error)
-
 	ctx   context.Context // ends with the server
 	table *table          // of its clients
 
@@ -32,15 +29,6 @@ type Page struct {
 	made    sync.WaitGroup
 
 	events history
-}
-
-// A ForcedRelease says which lock is to be deleted, and who wants that.
-type ForcedRelease struct {
-	Name string
-	// Seen are the holders that were shown to who asks, as in HeldKey. Where others hold it by now nothing
-	// is deleted. None: whoever holds it.
-	Seen []string
-	By   string // who asks, for the log
 }
 
 // A snapshot is a survey that was made. It is not changed.

@@ -99,7 +99,6 @@ func TestTheAnswerHasWhatIsWanted(t *testing.T) {
 		assert.Len(t, all.Locks, 300)
 		assert.Equal(t, "lock-250", all.Locks[0].Name, "what needs a look is first")
 		assert.Nil(t, all.Locks[0].Keys)
-		assert.False(t, all.Releases)
 		assert.Equal(t, []string{"lock-009", "lock-010"}, names(c.survey("?from=10&count=2")))
 		assert.Equal(t, []string{"lock-298", "lock-299"}, names(c.survey("?from=9999&count=2")), "the last page")
 		assert.Equal(t, []string{"lock-007"}, names(c.survey("?filter=eNcOder")))
@@ -277,39 +276,6 @@ func TestTheHistoryIsBounded(t *testing.T) {
 	}
 	assert.Len(t, h.since(3*keptEvents, func(*Event) bool { return true }), 7)
 	assert.Len(t, h.since(3*keptEvents, func(e *Event) bool { return e.Lock == "1" }), 3)
-}
-
-func TestReleaseByForce(t *testing.T) {
-	var asked []ForcedRelease
-	page := &Page{Look: showing(held("a", "1")), Release: func(_ context.Context, f ForcedRelease) (string, error) {
-		if asked = append(asked, f); f.Name == "b" {
-			return "", errors.New("another holds it")
-		}
-		return "deleted", nil
-	}}
-	const token = "0123456789abcdef"
-	served(t, Config{Page: page, Rights: tokens(token)}, func(t *testing.T, _ *redlocktest.Servers, s *Server) {
-		c := &client{t: t, server: s, headers: map[string]string{"Authorization": "Bearer " + token}}
-		const path = "/v1/survey/release"
-		assert.True(t, c.survey("").Releases)
-		for body, says := range map[string]string{`{}`: "name", `{"name":"a"}`: "confirm", `{"name":"a","confirm":"b"}`: "confirm"} {
-			a := c.ask("POST", path, body)
-			assert.Equal(t, http.StatusBadRequest, a.status, body)
-			assert.Contains(t, a.problem.Detail, says)
-		}
-		assert.Empty(t, asked)
-		assert.JSONEq(t, `{"done":"deleted"}`, c.ask("POST", path, `{"name":"a","confirm":"a","seen":["1"]}`).body)
-		assert.Equal(t, []ForcedRelease{{Name: "a", Seen: []string{"1"}, By: "192.0.2.1:1234, with a token"}}, asked)
-		assert.Equal(t, http.StatusConflict, c.ask("POST", path, `{"name":"b","confirm":"b"}`).status)
-
-		c.headers["Origin"] = "http://localhost:3000"
-		assert.Equal(t, http.StatusForbidden, c.ask("POST", path, `{"name":"a","confirm":"a"}`).status, "from a page of another")
-		delete(c.headers, "Origin")
-		assert.Contains(t, c.ask("GET", "/ui/", "").headers.Get("Content-Security-Policy"), "default-src 'self'")
-		page.Release = nil
-		assert.Equal(t, http.StatusForbidden, c.ask("POST", path, `{"name":"a","confirm":"a"}`).status)
-		assert.Len(t, asked, 2)
-	})
 }
 
 // TestTheEndOfAPage: viewers that wait do not hold up the end, nor does a survey that is being made.

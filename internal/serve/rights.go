@@ -43,6 +43,21 @@ func (s *Server) clientOf(r *http.Request) (*rights.Client, error) {
 	return client, nil
 }
 
+// asker says from where a request came, and by which right, for the log.
+func (c *Config) asker(r *http.Request) string {
+	from := r.RemoteAddr
+	if peer, ok := r.Context().Value(peerKey{}).(string); ok {
+		from = peer
+	}
+	if r.Header.Get("Authorization") != "" {
+		from += ", with a token"
+	}
+	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		from += fmt.Sprintf(", with the certificate of %q", r.TLS.PeerCertificates[0].Subject)
+	}
+	return from
+}
+
 // may returns why the client of a request may not do something with all of these locks, or nil.
 func (s *Server) may(r *request, do rights.Right, names []string) error {
 	for _, name := range names {
@@ -65,7 +80,7 @@ func (s *Server) mayStill(r *request, do rights.Right, names []string) (err erro
 	return s.may(r, do, names)
 }
 
-var verbs = map[rights.Right]string{rights.Look: "look at", rights.Lock: "lock", rights.Force: "release by force"}
+var verbs = map[rights.Right]string{rights.Look: "look at", rights.Lock: "lock"}
 
 // isFor reports whether an event may be shown to a client. Several names that were asked for at once are one
 // text in it, which no pattern is for.

@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"context"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
@@ -51,13 +50,7 @@ const secret = "billing-secret"
 func withTwo(t *testing.T, test func(t *testing.T, f *file, servers *redlocktest.Servers, billing, payroll *client, lease string)) {
 	synctest.Test(t, func(t *testing.T) {
 		f := twoClients(t)
-		page := &Page{
-			Look: showing(held("billing/a", secret), held("payroll/a", "1")),
-			Release: func(_ context.Context, r ForcedRelease) (string, error) {
-				t.Errorf("%v is released by force", r)
-				return "", nil
-			},
-		}
+		page := &Page{Look: showing(held("billing/a", secret), held("payroll/a", "1"))}
 		page.events.add(time.Now(), Event{Lock: "billing/a", Text: secret}, Event{Lock: "payroll/a, billing/a", Text: secret}, Event{Lock: "payroll/a", Text: "mine"})
 		servers, s := start(t, Config{Rights: f, Page: page, Office: "billing/office", Candidate: secret})
 		billing := as(t, s, "billing")
@@ -76,10 +69,7 @@ func withTwo(t *testing.T, test func(t *testing.T, f *file, servers *redlocktest
 // and not the right.
 func TestNoRouteIsForgotten(t *testing.T) {
 	t.Parallel()
-	bodies := map[string]string{
-		"POST /v1/locks":          `{"name":"billing/a"}`,
-		"POST /v1/survey/release": `{"name":"billing/a","confirm":"billing/a"}`,
-	}
+	bodies := map[string]string{"POST /v1/locks": `{"name":"billing/a"}`}
 	forAll := map[string]int{
 		"POST /v1/sessions": http.StatusCreated, "GET /readyz": http.StatusOK, "GET /healthz": http.StatusOK,
 		"GET /metrics": http.StatusOK, "GET /openapi.json": http.StatusOK, "GET /ui/": http.StatusOK,
@@ -150,7 +140,6 @@ func TestTheLeaseOfAnother(t *testing.T) {
 			{mine, "DELETE /ui/..%2Fv1/locks/" + lease, ``, http.StatusMethodNotAllowed, ""},
 			{mine, "GET /v1/locks?name=billing/a", ``, http.StatusForbidden, "billing/a"},
 			{mine, "GET /v1/survey?name=billing/a", ``, http.StatusForbidden, "billing/a"},
-			{mine, "POST /v1/survey/release", `{"name":"payroll/a","confirm":"payroll/a"}`, http.StatusForbidden, "payroll/a"},
 			{mine, "GET /leader", ``, http.StatusForbidden, "billing/office"},
 		} {
 			method, path, _ := strings.Cut(c.request, " ")
@@ -176,7 +165,6 @@ func TestThePageShowsWhatAClientMayLookAt(t *testing.T) {
 		v := payroll.survey("?name=payroll/a")
 		assert.Equal(t, []string{"payroll/a"}, names(v))
 		assert.Equal(t, 1, v.Total)
-		assert.False(t, v.Releases)
 		assert.Zero(t, v.Sessions.Total)
 		own := billing.ask("GET", "/v1/survey?name=billing/a", "").body
 		assert.Contains(t, own, `"names":["billing/a"]`)
@@ -196,9 +184,6 @@ func TestThePageShowsWhatAClientMayLookAt(t *testing.T) {
 		v = payroll.survey("")
 		assert.Len(t, v.Events, 3)
 		assert.Equal(t, 2, v.Sessions.Total)
-		f.change(1, func(c *rights.Client) { c.Force = []string{"payroll/*"} })
-		assert.True(t, payroll.survey("").Releases)
-		assert.Equal(t, http.StatusForbidden, payroll.ask("POST", "/v1/survey/release", `{"name":"billing/a","confirm":"billing/a"}`).status)
 		time.Sleep(10 * time.Second)
 	})
 }

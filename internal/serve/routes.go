@@ -19,11 +19,10 @@ type handler func(http.ResponseWriter, *request) error
 // A request is one that is being answered.
 type request struct {
 	*http.Request
-	since   time.Time      // when it came
-	client  *rights.Client // whose it is
-	body    []byte
-	wish    wish        // of POST /v1/locks
-	release releaseWish // of POST /v1/survey/release
+	since  time.Time      // when it came
+	client *rights.Client // whose it is
+	body   []byte
+	wish   wish // of POST /v1/locks
 
 	reserved *reservation // of a lease whose tick is marked first
 }

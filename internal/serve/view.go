@@ -5,7 +5,6 @@ import (
 	"context"
 	"embed"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -19,11 +18,10 @@ var files embed.FS
 
 // A view is the answer to GET /v1/survey.
 type view struct {
-	Version  int64  `json:"version"`
-	Age      int64  `json:"age_ms"`  // of what the servers hold
-	Took     int64  `json:"took_ms"` // to ask them
-	Error    string `json:"error,omitempty"`
-	Releases bool   `json:"releases"` // locks may be released by force
+	Version int64  `json:"version"`
+	Age     int64  `json:"age_ms"`  // of what the servers hold
+	Took    int64  `json:"took_ms"` // to ask them
+	Error   string `json:"error,omitempty"`
 
 	Total    int         `json:"total"`    // locks
 	Matching int         `json:"matching"` // of them
@@ -79,9 +77,8 @@ const (
 // pageRoutes are those of the page, if there is one.
 func (s *Server) pageRoutes() map[string]route {
 	return map[string]route{
-		"GET /ui/":                {answer: showFile, isOpen: true}, // a browser asks for it without a token
-		"GET /v1/survey":          {answer: s.survey, do: rights.Look, with: surveyed},
-		"POST /v1/survey/release": {answer: s.releaseByForce, do: rights.Force, with: released},
+		"GET /ui/":       {answer: showFile, isOpen: true}, // a browser asks for it without a token
+		"GET /v1/survey": {answer: s.survey, do: rights.Look, with: surveyed},
 	}
 }
 
@@ -153,7 +150,7 @@ func (s *Server) survey(w http.ResponseWriter, r *request) error {
 func (s *Server) view(of *snapshot, c *rights.Client, filter string) *view {
 	a := &view{
 		Version: of.version, Age: time.Since(of.at).Milliseconds(), Took: of.took.Milliseconds(), Error: of.failed,
-		Releases: s.config.Page.Release != nil && len(c.Force) > 0, CutOff: of.CutOff, Servers: of.Servers, Sessions: s.table.view(of.at, c),
+		CutOff: of.CutOff, Servers: of.Servers, Sessions: s.table.view(of.at, c),
 	}
 	for i := range of.Locks {
 		if l := &of.Locks[i]; c.May(rights.Look, l.Name) {
@@ -224,55 +221,4 @@ func (s *session) view(since time.Time) sessionView {
 	a.Waits = slices.Compact(a.Waits)
 	a.Waits = a.Waits[:min(len(a.Waits), mostLeases)]
 	return a
-}
-
-// A releaseWish is the body of POST /v1/survey/release.
-type releaseWish struct {
-	Name    string   `json:"name"`
-	Confirm string   `json:"confirm"` // the name once more
-	Seen    []string `json:"seen"`    // the holders that were shown; others are not released
-}
-
-// released reads the body of POST /v1/survey/release, and returns the name in it.
-func released(r *request) ([]string, error) {
-	switch err := decode(r, &r.release); {
-	case err != nil:
-		return nil, err
-	case r.release.Name == "":
-		return nil, bad(`"name" is missing: which lock is to be released`)
-	case r.release.Confirm != r.release.Name:
-		return nil, bad(`"confirm": the name of the lock is wanted once more`)
-	}
-	return []string{r.release.Name}, nil
-}
-
-// releaseByForce answers POST /v1/survey/release.
-func (s *Server) releaseByForce(w http.ResponseWriter, r *request) error {
-	if s.config.Page.Release == nil {
-		return newProblem(http.StatusForbidden, kindForbidden, "this server releases nothing by force (--ui=release)")
-	}
-	by := s.config.asker(r.Request)
-	if r.client.Label != "" {
-		by += fmt.Sprintf(", who is %q", r.client.Label)
-	}
-	done, err := s.config.Page.Release(r.Context(), ForcedRelease{Name: r.release.Name, Seen: r.release.Seen, By: by})
-	if err != nil {
-		return newProblem(http.StatusConflict, kindConflict, err.Error())
-	}
-	return write(w, http.StatusOK, map[string]string{"done": done})
-}
-
-// asker says from where a request came, and by which right, for the log.
-func (c *Config) asker(r *http.Request) string {
-	from := r.RemoteAddr
-	if peer, ok := r.Context().Value(peerKey{}).(string); ok {
-		from = peer
-	}
-	if r.Header.Get("Authorization") != "" {
-		from += ", with a token"
-	}
-	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
-		from += fmt.Sprintf(", with the certificate of %q", r.TLS.PeerCertificates[0].Subject)
-	}
-	return from
 }

@@ -320,13 +320,10 @@ function tell(answer) {
 // ---- one lock
 
 let opener;
-let seen = []; // the holders that were shown when the release was asked for
 function open(lock, button) {
   opener = button; // not the focus: a click gives a button none in some browsers
   wanted.name = lock;
   set($('lock-title'), lock);
-  set($('released'), '');
-  closeForm();
   showLock({ states: [], events: [] });
   $('lock-gone').hidden = true;
   $('lock').showModal();
@@ -346,40 +343,18 @@ function showLock(lock) {
   showHistory(byNumber(lock.events));
   $('no-history').hidden = lock.events.length > 0;
   $('lock-gone').hidden = lock.states.length > 0;
-  const mayRelease = shown?.releases && lock.states.some((s) => s.holder);
-  $('release').hidden = !mayRelease || !$('release-form').hidden;
+  set($('command'), release(wanted.name), 'code');
+  $('force').hidden = !$('command').textContent || !lock.states.some((s) => s.holder);
 }
 
-function closeForm() {
-  $('release-form').hidden = true;
-  $('confirm').value = '';
+// release is the command for a shell that releases a lock, or nothing if its name cannot be typed.
+function release(lock) {
+  if (plain(lock) !== lock || lock.startsWith('"')) return ''; // a name that is no text is shown in quotes
+  const word = /^[\w.,:/@%+=-]+$/.test(lock) ? lock : "'" + lock.replaceAll("'", "'\\''") + "'";
+  return 'redlock release --force ' + (lock.startsWith('-') ? '-- ' : '') + word;
 }
 
-$('release').onclick = () => {
-  seen = shown.lock.states.flatMap((s) => [...(s.keys ?? []).map((k) => k.holder), ...(s.readers?.first ?? []).map((r) => r.id)]).filter((h) => h);
-  $('release-form').hidden = false;
-  $('release').hidden = true;
-  $('confirm').focus();
-};
-$('keep').onclick = () => {
-  closeForm();
-  $('close').focus();
-};
-$('release-form').onsubmit = async (event) => {
-  event.preventDefault();
-  const confirm = $('confirm').value;
-  if (confirm !== wanted.name) return set($('released'), 'That is not the name of this lock.', 'bad');
-  closeForm();
-  $('close').focus();
-  try {
-    const answer = await ask('/v1/survey/release', {
-      method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify({ name: wanted.name, confirm, seen }),
-    });
-    set($('released'), answer.done);
-  } catch (error) {
-    set($('released'), 'Not released: ' + error.message, 'bad');
-  }
-};
+$('copy').onclick = () => navigator.clipboard.writeText($('command').textContent);
 $('close').onclick = () => $('lock').close();
 $('lock').onclose = () => {
   wanted.name = '';
