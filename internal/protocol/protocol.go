@@ -230,7 +230,7 @@ type Admission struct {
 // own clock when it first sees the ticket. A ticket that has not been seen for
 // Life is dropped when it is in another's way. A waiter that becomes the first because
 // another has gone is hinted at, if it watches the key that is the queue's, a colon and
-// its ID.
+// its ID. So is the first when an older ticket comes back before it.
 type Ticket struct {
 	ID     string
 	Waited time.Duration

@@ -289,10 +289,12 @@ func (s *store) stand(req *protocol.Request) protocol.Reply {
 		s.remove(req.Key)
 	} else {
 		s.write(req.Key, entry{wrong: true, tickets: tickets, expires: e.expires})
-		// The first is called if it was not the first before another's request, or if the other's is
-		// new behind it.
-		if called := firstOf(tickets); called != mine.ID && (isNew || called != first) {
-			s.write(keys.Call(req.Key, called), entry{expires: s.now() + mine.Life})
+		call := func(id string) { s.write(keys.Call(req.Key, id), entry{expires: s.now() + mine.Life}) }
+		switch now := firstOf(tickets); {
+		case now != mine.ID && now != first: // those before it have gone
+			call(now)
+		case now == mine.ID && isNew && first != "": // an older one has come back
+			call(first)
 		}
 	}
 	ahead := slices.IndexFunc(tickets, isMine)

@@ -248,13 +248,13 @@ func (l *lookout) hinted(now clock.Instant) {
 	}
 }
 
-// Call says that the place id may have become the first.
+// Call says that the place id may have become the first, or that it no longer is.
 func (k *Key) Call(id string, now clock.Instant) {
 	c := k.contest
 	if c == nil || c.phase != ordered || c.place.id != id {
 		return
 	}
-	if c.place.called = true; c.place.standing == behind {
+	if c.place.called = true; c.place.standing != unknown {
 		k.ask(now)
 	}
 }

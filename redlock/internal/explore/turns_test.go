@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/redlock/internal/core"
 )
 
@@ -331,6 +332,31 @@ func TestAFairCallerBehindAHandoverIsInTheOrder(t *testing.T) {
 		require.Empty(t, r.problem)
 	}
 	assert.Equal(t, "0001", r.History)
+}
+
+// TestAFairCallerComesBackBeforeANewcomer: its place is lost at the node while another process holds the key, and a Fair
+// caller of that process that came later is told that it is the first. Then the older one asks again.
+func TestAFairCallerComesBackBeforeANewcomer(t *testing.T) {
+	t.Parallel()
+	fair := &core.Terms{TTL: 10 * time.Second, Timeout: 100 * time.Millisecond, Renew: true, Fair: true}
+	for release := 160 * time.Millisecond; release < 200*time.Millisecond; release += 5 * time.Millisecond { // the older one asks within 150 ms
+		r := newRelay(3, 2, 0, false, release, &steady{Rand: rand.New(rand.NewPCG(5, 2)), trip: 200 * time.Microsecond, silent: -1})
+		r.once, r.remembers = true, true
+		r.comes(0, fair, time.Millisecond) // it holds the key
+		r.comes(1, fair, 2*time.Millisecond)
+		r.comes(0, fair, 90*time.Millisecond)
+		isLost := false
+		for len(r.History) < 3 {
+			if r.step(); r.now > 5*time.Millisecond && !isLost {
+				isLost = true
+				for i := range r.nodes {
+					r.hint(i, r.nodes[i].Del(r.now, keys.Queue.Of(name)))
+				}
+			}
+			require.Empty(t, r.problem)
+		}
+		assert.Equal(t, "010", r.History, "held for %v", release)
+	}
 }
 
 // TestTheSecondLookoutSeeksReaders: the node that a reader watches falls silent, and the writer becomes a reader.

@@ -11,7 +11,7 @@
 -- the head are checked for their life, because no other ticket delays anyone.
 --
 -- A ticket that becomes the first because others are gone has a key of its own touched, which its
--- owner may watch. So has the first when another ticket comes behind it.
+-- owner may watch. So has the first when an older ticket comes back before it.
 --
 -- Both keys expire when nothing has been asked for a few lives. Each gets its TTL as soon as it is
 -- made, because a script that fails half-way must leave nothing that stays.
@@ -27,9 +27,10 @@ local function prolong(key) -- another ticket's longer life is not cut short
 end
 local function first() return call('ZRANGE', queue, 0, 0)[1] end
 local before = first()
-local function callFirst(new) -- if another ticket has become the first, or this one is new behind it
+local function touch(ticket) call('SET', queue .. ':' .. ticket, '', 'PX', life) end
+local function callFirst() -- if another ticket has become the first
 	local now = first()
-	if now and now ~= id and (new or now ~= before) then call('SET', queue .. ':' .. now, '', 'PX', life) end
+	if now and now ~= id and now ~= before then touch(now) end
 end
 if ARGV[4] ~= '0' then
 	if ARGV[4] == '2' and before then drop(before) end
@@ -45,9 +46,12 @@ call('HSET', seen, id, now + life)
 prolong(seen)
 while true do
 	local head = first()
-	if head == id then return call('ZCARD', queue) - 1 end
+	if head == id then
+		if new and before then touch(before) end
+		return call('ZCARD', queue) - 1
+	end
 	if now < tonumber(call('HGET', seen, head) or 0) then
-		callFirst(new)
+		callFirst()
 		return {call('ZRANK', queue, id)}
 	end
 	drop(head)
