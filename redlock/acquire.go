@@ -18,9 +18,9 @@ import (
 // TryAcquire asks for the lock name once, and does not wait for a holder. If callers at the same
 // moment have split the votes, it asks again a few times, so one of them gets the lock.
 //
-// It returns within the node timeout, or within three of them at worst: a vote may need another
-// round trip to learn whether a node has forgotten locks (MemoryGuard), and one for a fencing token
-// (Fenced).
+// It returns within the node timeout, or within three of them at worst: the vote of another caller
+// may be under way, and a vote may need another round trip to learn whether a node has forgotten
+// locks (MemoryGuard), and one for a fencing token (Fenced).
 //
 // A *QuorumError tells contention (ErrHeld) from an outage (ErrNoQuorum) and from the end of ctx.
 // Grants of single nodes are then released. After Close the error is ErrClosed.

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"slices"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -24,6 +25,7 @@ const (
 type contest struct {
 	phase   phase
 	until   clock.Instant // when the phase ends by itself
+	ends    clock.Instant // when the first caller has waited for long enough for the vote, at the earliest; zero: none does
 	claim   *Claim        // that the vote asks for
 	vote    *Ballot       // voting: under way; else the last, nil if there was none
 	timeout time.Duration // of a request to a node
@@ -32,7 +34,6 @@ type contest struct {
 	tries   int           // votes that were lost
 	early   int           // votes lost because nodes first had to record a TTL
 	untold  bool          // the owner is to hear of the lost vote when the refusers have said what is in the way
-	listens bool          // nodes hint at the key
 	place   place
 	intent  *intent // of a writer that has lost a vote
 	look    lookout
@@ -50,11 +51,17 @@ func (k *Key) beginContest(t *Terms) {
 
 // due is when the contest goes on by itself.
 func (c *contest) due() clock.Instant {
-	if c.phase == ordered && c.look.second > 0 {
+	switch {
+	case c.phase == ordered && c.look.second > 0:
 		return min(c.until, c.look.second)
+	case c.isVoting() && c.ends > 0:
+		return min(c.until, c.ends)
 	}
 	return c.until
 }
+
+// isVoting reports whether callers wait for what comes of a vote.
+func (c *contest) isVoting() bool { return c.phase == voting || c.phase == undoing }
 
 // wait lets the phase last until t.
 func (c *contest) wait(p phase, t clock.Instant) { c.phase, c.until = p, t }
@@ -78,6 +85,7 @@ func (k *Key) vote(now clock.Instant) {
 		k.propose(c.claim, c.vote)
 	}
 	c.wait(voting, now.Add(t.Timeout))
+	c.ends = now.Add(secondAfter) // most votes are over before, so that the line need not be looked through
 	k.send(c.vote, k.Group.everyNode(), &c.vote.Req)
 }
 
@@ -349,6 +357,11 @@ func (g *Group) beyond(left time.Duration) time.Duration {
 // tickContest goes on where a phase has ended by itself.
 func (k *Key) tickContest(now clock.Instant) {
 	c := k.contest
+	if c.isVoting() && c.ends > 0 && now >= c.ends {
+		if k.endCallers(now); now < c.until {
+			return
+		}
+	}
 	switch c.phase {
 	case voting:
 		if c.vote.isWon() {
@@ -369,6 +382,48 @@ func (k *Key) tickContest(now clock.Instant) {
 	}
 }
 
+// ends is when a caller has waited for long enough, whatever the vote waits for: one that tries for three of its
+// time-outs, and one in line, in an outage, for its Patience.
+func (k *Key) ends(c *Caller) clock.Instant {
+	if !c.waits() {
+		return c.arrived.Add(3 * c.Terms.Timeout)
+	}
+	since := k.contest.vote.Start
+	if k.past != nil && k.past.outage > 0 {
+		since = k.past.outage
+	}
+	return max(since, c.arrived).Add(max(c.Terms.Patience, c.Terms.Timeout))
+}
+
+func (c *contest) endsBy(at clock.Instant) {
+	if c.ends == 0 || at < c.ends {
+		c.ends = at
+	}
+}
+
+// endCallers fails those that have waited for long enough. The vote goes on for the others.
+func (k *Key) endCallers(now clock.Instant) {
+	c, f := k.contest, k.contest.lost
+	switch {
+	case c.phase == undoing:
+	case c.vote.isWon():
+		f = c.vote.failure(NoToken, now)
+	default:
+		f = c.vote.explain(now)
+	}
+	c.ends = 0
+	for _, w := range slices.Concat(k.tries, k.line) {
+		switch end := k.ends(w); {
+		case now < end:
+			c.endsBy(end)
+		case !w.waits():
+			k.fail(w, f)
+		case f.Kind == NoQuorum && c.phase == voting && w != k.wanting(nil): // that one has the time of the vote
+			k.fail(w, f.During(max(k.remember().outage, c.vote.Start), now))
+		}
+	}
+}
+
 // endContest drops the contest, its place in the order and its hints.
 func (k *Key) endContest(now clock.Instant) {
 	c := k.contest
@@ -376,7 +431,7 @@ func (k *Key) endContest(now clock.Instant) {
 	k.leaveOrder(now)
 	k.withdraw(now)
 	k.contest = nil
-	if c.listens {
+	if c.look.listens {
 		k.do(Effect{Kind: Unlisten})
 	}
 }

@@ -3,8 +3,10 @@ package core
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/protocol"
 )
@@ -48,4 +50,38 @@ func TestAVoteIsOverWhenAllHaveAnswered(t *testing.T) {
 	vote := h.contest.vote
 	h.answer(vote, early, early, granted)
 	assert.NotSame(t, vote, h.sent(protocol.OpAcquire), "those that were early grant the next")
+}
+
+// TestACallerThatTriesIsToldWithinThreeOfItsTimeouts, whatever the vote of another waits for.
+func TestACallerThatTriesIsToldWithinThreeOfItsTimeouts(t *testing.T) {
+	t.Parallel()
+	const timeout = 50 * time.Millisecond
+	for _, after := range []time.Duration{0, time.Millisecond, 9 * time.Second} { // the vote of the other began
+		h := newKey(t)
+		waiter := h.waits(func(t *Terms) { t.Timeout = 10 * time.Second; t.Patience = time.Minute; t.TTL = time.Minute })
+		h.pass(after)
+		try := h.tries(func(t *Terms) { t.Timeout = timeout })
+		came := h.now
+		for try.Failure == nil {
+			h.pass(time.Millisecond)
+			require.LessOrEqual(t, h.now.Sub(came), 3*timeout, "its vote began %v before", after)
+		}
+		assert.Equal(t, NoQuorum, try.Failure.Kind)
+		assert.Nil(t, waiter.Failure, "it has its own time")
+	}
+}
+
+// TestPatienceEndsDuringTheVoteOfAnother, which waits for longer.
+func TestPatienceEndsDuringTheVoteOfAnother(t *testing.T) {
+	t.Parallel()
+	h := newKey(t)
+	patient := h.waits(func(t *Terms) { t.Timeout = 10 * time.Second; t.Patience = time.Minute; t.TTL = time.Minute })
+	h.pass(time.Second)
+	waiter := h.waits(func(t *Terms) { t.Timeout = 50 * time.Millisecond })
+	h.pass(waiter.Terms.Patience - time.Millisecond)
+	assert.Nil(t, waiter.Failure)
+	h.pass(time.Millisecond)
+	require.NotNil(t, waiter.Failure)
+	assert.Equal(t, NoQuorum, waiter.Failure.Kind)
+	assert.Nil(t, patient.Failure)
 }

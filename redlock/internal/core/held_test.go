@@ -53,6 +53,24 @@ func (h *held) waits(change func(*Terms)) *Caller {
 	return c
 }
 
+// tries has a caller arrive that tries once.
+func (h *held) tries(change func(*Terms)) *Caller {
+	c := &Caller{Terms: &Terms{TTL: 3 * time.Second, Timeout: time.Second, Renew: true}, Try: true}
+	change(c.Terms)
+	h.Arrive(c, h.now)
+	return c
+}
+
+// pass lets time pass. What is due meanwhile is done.
+func (h *held) pass(d time.Duration) {
+	for end := h.now.Add(d); h.now < end; {
+		if h.now = end; h.Due() > 0 && h.Due() <= end {
+			h.now = h.Due()
+			h.Tick(h.now)
+		}
+	}
+}
+
 var (
 	granted = protocol.Reply{Outcome: protocol.Granted}
 	lacking = protocol.Reply{Outcome: protocol.Refused}                   // there is no key

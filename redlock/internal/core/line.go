@@ -28,13 +28,16 @@ type Caller struct {
 
 func (c *Caller) isFair() bool { return c.Terms.Fair && !c.Try }
 
+// waits reports whether the caller waits in line.
+func (c *Caller) waits() bool { return !c.Try && c.Terms.Adopts == "" }
+
 // Arrive enters a caller.
 func (k *Key) Arrive(c *Caller, now clock.Instant) {
 	k.expire(now)
 	switch c.arrived = now; {
 	case k.closed:
 		k.refuse(c, &Failure{Kind: AfterClose, At: now})
-	case !c.Try && c.Terms.Adopts == "":
+	case c.waits():
 		k.line = append(k.line, c)
 	case k.claim != nil && !k.mayTry(c.Terms):
 		k.refuse(c, k.heldHere(c, now))
@@ -47,6 +50,9 @@ func (k *Key) Arrive(c *Caller, now clock.Instant) {
 		if o := k.contest; o != nil && k.claim == nil && (o.phase == ordered || o.phase == resting) {
 			k.vote(now)
 		}
+	}
+	if o := k.contest; o != nil && o.isVoting() {
+		o.endsBy(k.ends(c))
 	}
 	k.next(now)
 }

@@ -39,6 +39,7 @@ const (
 
 // A lookout is what is known of the key itself.
 type lookout struct {
+	listens bool // nodes hint at the key
 	asked   *Ballot
 	free    bool          // the key seems free
 	told    bool          // by the answer of node, and not by a hint
@@ -81,8 +82,8 @@ func (k *Key) lineUp(now clock.Instant) {
 		k.leaveOrder(now)
 		c.place.id, c.place.since, c.place.others = k.Group.NewValue(""), since, int(k.Turn.rivals)
 	}
-	if !c.listens {
-		c.listens = true
+	if !c.look.listens {
+		c.look.listens = true
 		k.do(Effect{Kind: Listen})
 	}
 	k.ask(now)

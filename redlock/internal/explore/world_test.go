@@ -648,12 +648,19 @@ func (w *world) downgrade(c *caller, ask *core.Caller) {
 	w.carry(p)
 }
 
+// isLate reports whether a caller has waited for three of its time-outs, and more.
+func (w *world) isLate(p *process, c *caller, more time.Duration) bool {
+	return p.local(w.now).Sub(c.came) > 3*c.Terms.Timeout+more
+}
+
 // refuse tells a caller that it has not got the lock.
 func (w *world) refuse(p *process, c *caller) {
 	switch f := c.Failure; {
+	case c.Try && p.resumes < p.moment(c.came) && p.behind < p.moment(c.came) && w.isLate(p, c, time.Millisecond):
+		w.fail("process %d: a caller that tries is told after %v; its time-out is %v", p.index, p.local(w.now).Sub(c.came), c.Terms.Timeout)
 	case c.over || c.rests:
 		w.fail("process %d: a caller is told twice", p.index)
-	case c.Try && f.Kind != core.ByUs && f.Kind != core.AfterClose && c.Terms.Adopts == "" && p.voted < c.came:
+	case c.Try && f.Kind != core.ByUs && f.Kind != core.AfterClose && c.Terms.Adopts == "" && p.voted < c.came && !w.isLate(p, c, -time.Millisecond):
 		w.fail("process %d: a caller that came at %v is told of a vote that began at %v", p.index, c.came, p.voted)
 	case c.Terms.Adopts != "" && f.Kind == core.ByOther && p.proof(c.Terms.Adopts) == 0: // else it asked to join the readers
 		w.fail("process %d: a caller that adopts is told of another vote", p.index)
