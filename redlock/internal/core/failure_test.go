@@ -85,3 +85,20 @@ func TestPatienceEndsDuringTheVoteOfAnother(t *testing.T) {
 	assert.Equal(t, NoQuorum, waiter.Failure.Kind)
 	assert.Nil(t, patient.Failure)
 }
+
+// TestAReaderThatTriesAsksAtOnce, though the nodes have just refused another reader of its process, which pauses.
+func TestAReaderThatTriesAsksAtOnce(t *testing.T) {
+	t.Parallel()
+	shared := func(t *Terms) { t.Shared = true }
+	h := newKey(t)
+	h.waits(shared)
+	h.answer(h.sent(protocol.OpShare), granted, granted, granted)
+	h.pass(500 * time.Millisecond)
+	h.Carried()
+	h.waits(shared)
+	h.answer(h.sent(protocol.OpShare), lacking, lacking, lacking) // a writer waits
+	h.Carried()
+	try := h.tries(shared)
+	h.answer(h.sent(protocol.OpShare), lacking, lacking, lacking)
+	assert.NotNil(t, try.Failure)
+}

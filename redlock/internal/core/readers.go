@@ -165,7 +165,7 @@ func (k *Key) admit(now clock.Instant) {
 			return
 		case k.isConfirmed(j, now):
 			k.letIn(j, now)
-		case now < r.askAt:
+		case now < r.askAt && len(k.tries) == 0: // one that tries does not pause
 			return
 		default:
 			all := k.Group.everyNode() // also those that had refused can have it from now on
