@@ -429,7 +429,7 @@ func TestALockThatWasHandedOverIsWatched(t *testing.T) {
 
 // TestALockIsExtendedForALongerTTL, which it has from then on.
 func TestALockIsExtendedForALongerTTL(t *testing.T) {
-	for kind, opts := range map[string][]redlock.Option{"a lock": nil, "a reader": {redlock.Shared()}, "permits": {redlock.Permits(3), redlock.Weight(2)}} {
+	for kind, opts := range map[string][]redlock.Option{"a lock": nil, "a reader": {redlock.Shared()}, "permits": {redlock.Permits(2), redlock.Weight(2)}} {
 		simulateCase(t, kind, 5, func(t *testing.T, w *sim.World) {
 			const long = time.Hour
 			l, c := open(t, w)
