@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/internal/record"
+	"github.com/redquorum/redquorum/pool/internal/link"
 )
 
 // A name is one that leads to several addresses, with the same port.
@@ -228,4 +230,59 @@ func TestANodeThatComesBackToAServerHasNoVote(t *testing.T) {
 	}
 	assert.ErrorIs(t, move(1), errSeveral)
 	assert.Equal(t, 1, log.count(n, "leads to several servers"))
+}
+
+// TestANodeThatHasSettledVotesAgain: it has led to one server for the longest TTL that it knows of, and for a minute.
+// The servers that it has left stay known.
+func TestANodeThatHasSettledVotesAgain(t *testing.T) {
+	t.Parallel()
+	for _, longest := range []time.Duration{time.Second, 10 * time.Minute} {
+		var log logBuffer
+		s, err := settle([]Option{log.log()})
+		require.NoError(t, err)
+		n := &node{doubts: doubtLog{log: s.log, node: "a", known: map[string]bool{}}}
+		n.longest.Store(int64(longest))
+		now := time.Now()
+		meet := func(id string) error { return n.meet(link.Server{RunID: id}, now) }
+		wait := max(longest, settleFor)
+		for range 2 {
+			require.NoError(t, meet("a"))
+			require.NoError(t, meet("b"))
+			require.ErrorIs(t, meet("a"), errSeveral)
+			n.doubts.enter(aboutSeveral(n.several))
+			now = now.Add(wait - time.Second)
+			require.ErrorIs(t, meet("a"), errSeveral)
+			now = now.Add(2 * time.Second)
+			require.ErrorIs(t, meet("b"), errSeveral, "it has moved")
+			require.ErrorIs(t, meet("a"), errSeveral)
+			now = now.Add(wait)
+			require.NoError(t, meet("a"))
+			require.NoError(t, meet("a"))
+			require.ErrorIs(t, meet("b"), errSeveral, "it was there")
+			now = now.Add(wait)
+			require.NoError(t, meet("b"))
+			n.met = nil
+		}
+		n.doubts.await(time.Minute)
+		assert.Equal(t, 2, log.count(n, "leads to several servers"), "it is told again")
+	}
+}
+
+// TestTheLongestTTLIsKnown, of this client's locks and of others' on record.
+func TestTheLongestTTLIsKnown(t *testing.T) {
+	t.Parallel()
+	n := openNode(t, "redis://"+newRig(t).Addr()).(*node)
+	ask := func(r protocol.Request) { submit(t, n, r).next(t) }
+	r := acquire("k", "v")
+	r.TTL = 20 * time.Second
+	ask(r)
+	r.Op = protocol.OpInspect
+	r.TTL = time.Hour
+	ask(r)
+	assert.Equal(t, 20*time.Second, time.Duration(n.longest.Load()))
+	of := record.New("run", 3)
+	of.Born = time.Hour
+	of.Steps = []record.Step{{TTL: time.Minute}}
+	ask(protocol.Request{Op: protocol.OpAdmit, Key: record.Key, Admit: &protocol.Admission{Old: of.String(), Run: "-"}})
+	assert.Equal(t, time.Minute, time.Duration(n.longest.Load()))
 }

@@ -54,6 +54,13 @@ func (l *doubtLog) enter(doubts ...string) {
 	}
 }
 
+// forget has a doubt logged again when it comes again.
+func (l *doubtLog) forget(doubt string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.known, doubt)
+}
+
 // await returns when all is written, or after limit.
 func (l *doubtLog) await(limit time.Duration) {
 	l.mu.Lock()

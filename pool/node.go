@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
+	"time"
 
 	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/internal/record"
 	"github.com/redquorum/redquorum/pool/internal/link"
 )
 
@@ -21,9 +24,14 @@ type node struct {
 	*link.Link
 	name    string
 	members members
-	met     []string // the servers so far; the Link's, as several
-	several error    // it leads to more than one
 	doubts  doubtLog // of the server
+
+	met     []string  // the servers so far; the Link's, as all below
+	several error     // it leads to more than one
+	at      string    // the server that it has led to
+	since   time.Time // since when
+
+	longest atomic.Int64 // the longest TTL of a lock that this node was asked for, or has on record
 }
 
 // newNode returns a node that is about to connect.
@@ -48,34 +56,71 @@ func (n *node) Close() error {
 
 // reach connects to the server that has the node's vote.
 func (n *node) reach(ctx context.Context) link.Greeting {
-	if n.several != nil {
-		return link.Greeting{Err: n.several}
-	}
 	g := n.members.reach(ctx)
-	if g.Err == nil && n.meet(g.Server) != nil {
+	if g.Err == nil && n.meet(g.Server, time.Now()) != nil {
 		g.Conn.Close()
 		g.Err = n.several
 	}
 	if errors.Is(g.Err, errSeveral) {
-		n.doubts.enter("it " + g.Err.Error())
+		n.doubts.enter(aboutSeveral(g.Err))
 	}
 	return g
 }
 
+// aboutSeveral is the doubt of which an error tells.
+func aboutSeveral(err error) string { return "it " + err.Error() }
+
 // maxMet bounds how many servers a node remembers. Each restart makes another.
 const maxMet = 100
 
+// settleFor is the least time for which a node must have led to one server, at one look a second, to have its vote
+// again: behind a balancer that takes one of two at random it practically never does.
+const settleFor = time.Minute
+
 // meet takes down which server the node is connected to. It returns errSeveral if the node had left
 // that one for another before.
-func (n *node) meet(s link.Server) error {
+//
+// An address that leads to another server for a while, and back, is noticed, too. In the meantime others may
+// have got locks by the vote of the other one. So the node votes again when it has led to one server for the
+// longest TTL that it knows of: those locks have expired, or their holders have come back with it.
+func (n *node) meet(s link.Server, now time.Time) error {
 	is := s.Generation()
-	switch last := len(n.met) - 1; {
+	last := len(n.met) - 1
+	switch {
+	case n.several != nil && is != n.at:
+		n.at, n.since = is, now
+	case n.several != nil && now.Sub(n.since) >= max(settleFor, time.Duration(n.longest.Load())):
+		n.doubts.forget(aboutSeveral(n.several))
+		n.several = nil
+		n.met = append(slices.DeleteFunc(n.met, func(before string) bool { return before == is }), is)
+	case n.several != nil:
 	case s.RunID == "", last >= 0 && n.met[last] == is:
 	case slices.Contains(n.met, is):
-		n.several = fmt.Errorf("%w (this client has been at another one since it was here; start it anew when that is mended)", errSeveral)
+		n.at, n.since = is, now
+		n.several = fmt.Errorf("%w (this client has been at another one since it was here: the node has no vote "+
+			"until it has led to one server for %v)", errSeveral, max(settleFor, time.Duration(n.longest.Load())))
 	default:
 		n.met = append(n.met, is)
 		n.met = n.met[max(0, len(n.met)-maxMet):]
 	}
 	return n.several
+}
+
+// Submit implements protocol.Node, and notes which TTLs locks have: those of this client, and of others that are
+// on record.
+func (n *node) Submit(r *protocol.Request, slot int, to protocol.Receiver) error {
+	longest := time.Duration(0)
+	switch {
+	case r.Op.Acquires(), r.Op.Extends():
+		longest = r.TTL
+	case r.Op == protocol.OpAdmit && r.Admit != nil:
+		if known, err := record.Parse(r.Admit.Old); err == nil {
+			for _, step := range known.Steps {
+				longest = max(longest, step.TTL)
+			}
+		}
+	}
+	for before := n.longest.Load(); int64(longest) > before && !n.longest.CompareAndSwap(before, int64(longest)); before = n.longest.Load() {
+	}
+	return n.Link.Submit(r, slot, to)
 }
