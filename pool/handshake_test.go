@@ -26,6 +26,7 @@ func TestWhatIsWrongWithAServerIsSaid(t *testing.T) {
 		want       error
 		says       string
 	}{
+		"active replica": {"", "", func(r *rig) { r.role = []any{"active-replica", "10.9.8.7", 6379, "connected", 1} }, ErrReplica, "its role is active-replica"},
 		"replica":        {"", "", func(r *rig) { r.role = []any{"slave", "10.9.8.7", 6379, "connected", 1} }, ErrReplica, "10.9.8.7:6379"},
 		"loading":        {"", "", func(r *rig) { r.fail("CLIENT", "LOADING Redis is loading the dataset in memory") }, ErrLoading, "loading"},
 		"no password":    {"", "", func(r *rig) { r.RequireAuth("right") }, ErrAuth, "NOAUTH"},

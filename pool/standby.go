@@ -162,7 +162,7 @@ func (m members) dialPrimary(ctx context.Context) (redis.Conn, error) {
 		if err = link.Ask(ctx, c, append(s.AskWho(), s.AskRole())...); err != nil {
 			return s, nil, err
 		}
-		if s.Role == "slave" {
+		if !record.MayVote(s.Role) {
 			return s, nil, ErrReplica
 		}
 		return s, nil, s.AskScript(ctx, c)

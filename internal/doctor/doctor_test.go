@@ -77,6 +77,7 @@ func TestWhatIsFoundOfAServer(t *testing.T) {
 	}{
 		"replica":          {healthy().but("ROLE", []any{[]byte("slave"), []byte("10.0.0.9"), int64(6379), []byte("connected"), int64(1)}), usual, checkRole, Fatal, "10.0.0.9:6379"},
 		"sentinel role":    {healthy().but("ROLE", []any{[]byte("sentinel")}), usual, checkMode, Fatal, "Sentinel"},
+		"KeyDB's replica":  {healthy().but("ROLE", []any{[]byte("active-replica")}), usual, checkRole, Fatal, "active-replica"},
 		"role hidden":      {healthy().but("ROLE", noperm), usual, checkRole, Warning, "permit ROLE"},
 		"has a replica":    {healthy().but("ROLE", []any{[]byte("master"), int64(0), []any{[]any{[]byte("a"), []byte("1"), []byte("0")}}}), usual, checkRole, Note, "1 replica"},
 		"writes refused":   {withReplicas("0"), usual, checkRole, Fatal, "min-replicas-to-write is 1, and it has 0 good"},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/redquorum/redquorum/internal/keys"
+	"github.com/redquorum/redquorum/internal/record"
 )
 
 // identity finds out what kind of server it is.
@@ -133,7 +134,9 @@ func (v *visit) role(q *question) {
 	list, _ := redis.Values(q.value, nil)
 	role := q.role()
 	switch {
-	case role == "master":
+	case role == "":
+		v.add(Finding{Warning, checkRole, "it does not tell its role", "a replica would not be noticed", "permit ROLE"})
+	case record.MayVote(role):
 		replicas := 0
 		if len(list) > 2 {
 			each, _ := redis.Values(list[2], nil)
@@ -154,9 +157,7 @@ func (v *visit) role(q *question) {
 			primary = fmt.Sprintf("%s:%d", host, port)
 		}
 		v.add(Finding{Fatal, checkRole, "it is a replica of " + primary, "it must not vote: its primary grants what it has granted, and overwrites it", "give the primary, or REPLICAOF NO ONE if it shall stand alone"})
-	case role != "":
-		v.add(Finding{Fatal, checkRole, "its role is " + role, "it keeps no locks", "give a primary"})
 	default:
-		v.add(Finding{Warning, checkRole, "it does not tell its role", "a replica would not be noticed", "permit ROLE"})
+		v.add(Finding{Fatal, checkRole, "its role is " + role, "it must not vote: only a primary keeps locks of its own", "give a primary"})
 	}
 }

@@ -47,6 +47,11 @@ const Unknown = "-"
 // OwnData is the data set of a process that has not taken over another's.
 const OwnData = "own"
 
+// MayVote reports whether a server of this role may vote. The role is that of ROLE or INFO replication,
+// and empty for a server that does not tell it. Besides "slave" there are "replica" and KeyDB's
+// "active-replica", which take what another server grants, and "sentinel".
+func MayVote(role string) bool { return role == "" || role == "master" }
+
 // DataSet names a server's data set by what the server tells of it: the fields master_replid,
 // second_repl_offset and total_net_repl_input_bytes of INFO, and what stands under PrimaryKey.
 //

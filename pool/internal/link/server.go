@@ -81,8 +81,8 @@ func (s *Server) isReplicatingAsIn(info any) bool {
 	return fieldIs(info, "role", s.role) && fieldIs(info, "master_replid", s.DataSet) && fieldIs(info, "second_repl_offset", s.second)
 }
 
-// isReplica reports whether INFO calls the server a replica.
-func (s *Server) isReplica() bool { return strings.HasPrefix(s.role, "slave") }
+// isReplica reports whether INFO calls the server anything but a primary.
+func (s *Server) isReplica() bool { return !record.MayVote(s.role) }
 
 // succeeded returns why a server that tells this is not the one of the handshake.
 func (s *Server) succeeded() error {
@@ -102,7 +102,7 @@ func (s *Server) readRole(v any) {
 	if len(list) > 0 {
 		s.Role, _ = redis.String(list[0], nil)
 	}
-	if s.Role == "slave" && len(list) > 2 {
+	if !record.MayVote(s.Role) && len(list) > 2 {
 		host, _ := redis.String(list[1], nil)
 		port, _ := redis.Int(list[2], nil)
 		s.of = fmt.Sprintf("%.100s:%d", host, port)
@@ -195,8 +195,8 @@ func Handshake(ctx context.Context, c redis.Conn) (s Server, doubts []string, er
 		return s, nil, errProxy
 	case s.Role == "sentinel":
 		return s, nil, ErrSentinel
-	case s.Role == "slave":
-		return s, nil, fmt.Errorf("%w (its primary is %s)", wire.ErrReplica, s.of)
+	case !record.MayVote(s.Role):
+		return s, nil, fmt.Errorf("%w (its role is %.100s, its primary %s)", wire.ErrReplica, s.Role, cmp.Or(s.of, "unknown"))
 	case s.isReplica(): // where ROLE is not permitted
 		return s, nil, wire.ErrReplica
 	case s.missing != "":
