@@ -11,7 +11,7 @@ func TestNoConnection(t *testing.T) {
 	t.Parallel()
 	pure.Check(t, pure.Rules{
 		Imports: []string{
-			"bufio", "bytes", "crypto/sha1", "embed", "encoding/hex", "errors", "fmt", "io", "math", "regexp", "slices", "strconv", "strings",
+			"bufio", "bytes", "crypto/fips140", "crypto/sha1", "embed", "encoding/hex", "errors", "fmt", "io", "math", "regexp", "slices", "strconv", "strings",
 			"sync", "sync/atomic", "time", "github.com/gomodule/redigo/redis",
 			"./internal/keys", "./internal/protocol", "./internal/record",
 		},

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"crypto/fips140"
 	"crypto/sha1"
 	"embed"
 	"encoding/hex"
@@ -23,9 +24,12 @@ func newScript(keys, others int, name string) *script {
 
 // newKeysScript returns a script of folder lua whose number of keys differs from call to call.
 func newKeysScript(name string) *script {
-	source := luaSource(name)
-	sum := sha1.Sum([]byte(source))
-	return &script{source: source, digest: hex.EncodeToString(sum[:])}
+	s := &script{source: luaSource(name)}
+	fips140.WithoutEnforcement(func() { // the digest is a name, and Redis takes no other
+		sum := sha1.Sum([]byte(s.source))
+		s.digest = hex.EncodeToString(sum[:])
+	})
+	return s
 }
 
 // begin appends the beginning of a call with so many keys, and so many other arguments.

@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -31,4 +33,13 @@ func TestServersGetScriptsWithoutTheirComments(t *testing.T) {
 	}
 	assert.Equal(t, 2, strings.Count(luaSource("release_fenced"), "redis.call('GET', KEYS[1])")+strings.Count(luaSource("release_fenced"), "pcall('ZSCORE'"))
 	assert.Contains(t, luaSource("release_fenced"), luaSource("accept_token")+"end\nrefuse()\n"+luaSource("refuse_release"))
+}
+
+// TestProgramStartsInFIPSMode, where SHA-1 panics.
+func TestProgramStartsInFIPSMode(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command(os.Args[0], "-test.run=^$")
+	cmd.Env = append(os.Environ(), "GODEBUG=fips140=only")
+	said, err := cmd.CombinedOutput()
+	assert.NoError(t, err, "%s", said)
 }
