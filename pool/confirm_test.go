@@ -125,6 +125,7 @@ func TestTheRecordAndTheRepliesNameTheServerAlike(t *testing.T) {
 		names [2]string
 	}{
 		{"run1", false, [2]string{"run1/data1", "run1/data2"}},
+		{"run-1", false, [2]string{"run-1/data1", "run-1/data2"}}, // of a proxy or a clone
 		{"", false, [2]string{"data1/data1", "data2/data2"}},
 		{"", true, [2]string{"data1/" + record.OwnData, "data2/" + record.OwnData}},
 	} {

@@ -2,7 +2,8 @@
 -- MemoryDB, its master_replid stands in for it: a process draws one when it begins.
 local function info(section, field)
 	local text = redis.pcall('INFO', section)
-	return type(text) == 'string' and string.match(text, field .. ':(%-?%w+)')
+	local value = type(text) == 'string' and string.match('\n' .. text, '\n' .. field .. ':([^\r\n]+)')
+	return value and string.sub(value, 1, 100)
 end
 local data = info('replication', 'master_replid')
 local run = info('server', 'run_id') or data
