@@ -240,7 +240,7 @@ func TestANodeThatHasSettledVotesAgain(t *testing.T) {
 		var log logBuffer
 		s, err := settle([]Option{log.log()})
 		require.NoError(t, err)
-		n := &node{doubts: doubtLog{log: s.log, node: "a", known: map[string]bool{}}}
+		n := &node{doubts: doubtLog{log: s.log, node: "a", known: map[string]time.Time{}}}
 		n.longest.Store(int64(longest))
 		now := time.Now()
 		meet := func(id string) error { return n.meet(link.Server{RunID: id}, now) }

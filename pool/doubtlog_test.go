@@ -1,10 +1,14 @@
 package pool
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -40,8 +44,7 @@ func TestALogThatNobodyReadsHoldsUpNothing(t *testing.T) {
 	assert.Contains(t, text, "have to poll")
 }
 
-// TestDoubtsDoNotCollect: a server's words are remembered, and may differ each time. The last line says
-// that there are more.
+// TestDoubtsDoNotCollect: some have a word of the server, which may differ each time.
 func TestDoubtsDoNotCollect(t *testing.T) {
 	t.Parallel()
 	var logged logBuffer
@@ -50,6 +53,30 @@ func TestDoubtsDoNotCollect(t *testing.T) {
 		n.doubts.enter(fmt.Sprint("doubt ", i))
 	}
 	assert.Equal(t, maxDoubts, logged.count(n, "\n"))
-	assert.Equal(t, 1, logged.count(n, furtherDoubts))
 	assert.Len(t, n.doubts.known, maxDoubts)
+}
+
+// TestDoubtsAreLoggedOnceAnHour for each kind, also if a server's words differ each time.
+func TestDoubtsAreLoggedOnceAnHour(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var text bytes.Buffer
+		l := doubtLog{log: slog.New(slog.NewTextHandler(&text, nil)), known: map[string]time.Time{}}
+		logged := func() int {
+			l.await(time.Second)
+			return strings.Count(text.String(), "\n")
+		}
+		for i := range 2 * maxDoubts {
+			l.enter(fmt.Sprintf("it cannot be authenticated again: request %d was refused", i))
+		}
+		l.enter("its maxmemory-policy is allkeys-lru")
+		assert.Equal(t, 2, logged())
+		assert.Contains(t, text.String(), "allkeys-lru")
+		time.Sleep(repeatDoubts - 1)
+		l.enter("its maxmemory-policy is allkeys-lru")
+		assert.Equal(t, 2, logged())
+		time.Sleep(1)
+		l.enter("its maxmemory-policy is allkeys-lru")
+		assert.Equal(t, 3, logged())
+	})
 }

@@ -36,7 +36,7 @@ type node struct {
 
 // newNode returns a node that is about to connect.
 func newNode(name string, m members, s *settings) *node {
-	n := &node{name: name, members: m, doubts: doubtLog{log: s.log, node: name, known: map[string]bool{}}}
+	n := &node{name: name, members: m, doubts: doubtLog{log: s.log, node: name, known: map[string]time.Time{}}}
 	n.Link = link.New(link.Config{Times: s.Times, Reach: n.reach, Doubt: n.doubts.enter})
 	return n
 }
