@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/internal/relay"
 	"github.com/redquorum/redquorum/pool/internal/link"
 )
 
@@ -197,4 +198,20 @@ func TestASlowServerThatAnswersIsNotStalled(t *testing.T) {
 		<-time.After(2 * stall)
 		return do(t, n, acquire("again", "v")).Outcome == protocol.Granted && r.connections() == 1
 	})
+}
+
+// TestIdleConnectionThatWasDroppedIsReplaced before a caller needs it, as where a firewall drops idle flows
+// without a word.
+func TestIdleConnectionThatWasDroppedIsReplaced(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	firewall, err := relay.New(r.Addr())
+	require.NoError(t, err)
+	t.Cleanup(firewall.Close)
+	idle := option(false, "", func(s *settings) { s.Idle = 10 * time.Millisecond })
+	n := openNode(t, firewall.URL(), idle, StallTimeout(100*time.Millisecond))
+	answers(t, n)
+	before := r.connections()
+	firewall.Break(relay.Requests, relay.Fault{Mode: relay.Drop})
+	eventually(t, func() bool { return r.connections() > before }, "there is another, though nothing was asked")
 }

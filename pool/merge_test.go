@@ -114,37 +114,72 @@ func TestMergedRequestsAnswerAsSingleOnes(t *testing.T) {
 	}
 }
 
-// TestNothingIsMergedWhereThatFails, as without a right or when the script is lost: each is sent by
-// itself, and all that follow, until the next connection.
+// TestNothingIsMergedWhereThatFails, as without a right: each is sent by itself, and all that follow, until
+// the next connection.
 func TestNothingIsMergedWhereThatFails(t *testing.T) {
 	t.Parallel()
-	for name, prepare := range map[string]func(s live, user string){
-		"without a right":    func(s live, user string) { s.do("ACL", "SETUSER", user, "-mget") },
-		"the script is lost": func(s live, _ string) { s.do("SCRIPT", "FLUSH") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newLive(t)
-			n := openGated(t, s.as("some", "~*", "+@all"))
-			extensions := hold(t, n, 3)
-			prepare(s, "some")
-			grantedTogether(t, n, extensions)
-			s.do("CONFIG", "RESETSTAT")
-			grantedTogether(t, n, extensions)
-			assert.Equal(t, 3, s.calls("evalsha"))
-			assert.Greater(t, s.ttl("k2"), 30*time.Second)
-			grantedTogether(t, n, releases(3))
-			assert.Equal(t, int64(0), s.do("DBSIZE"))
+	s := newLive(t)
+	n := openGated(t, s.as("some", "~*", "+@all"))
+	extensions := hold(t, n, 3)
+	s.do("ACL", "SETUSER", "some", "-mget")
+	grantedTogether(t, n, extensions)
+	s.do("CONFIG", "RESETSTAT")
+	grantedTogether(t, n, extensions)
+	assert.Equal(t, 3, s.calls("evalsha"))
+	assert.Greater(t, s.ttl("k2"), 30*time.Second)
+	grantedTogether(t, n, releases(3))
+	assert.Equal(t, int64(0), s.do("DBSIZE"))
 
-			s.do("ACL", "SETUSER", "some", "+mget")
-			s.do("CLIENT", "KILL", "ID", s.client("redlock")["id"])
-			eventually(t, func() bool { return try(t, n, protocol.Request{Op: protocol.OpInspect, Key: "k"}).Err == nil }, "connected again")
-			extensions = hold(t, n, 3)
-			s.do("CONFIG", "RESETSTAT")
-			grantedTogether(t, n, extensions)
-			assert.Equal(t, 1, s.calls("evalsha"))
-		})
+	s.do("ACL", "SETUSER", "some", "+mget")
+	s.do("CLIENT", "KILL", "ID", s.client("redlock")["id"])
+	eventually(t, func() bool { return try(t, n, protocol.Request{Op: protocol.OpInspect, Key: "k"}).Err == nil }, "connected again")
+	extensions = hold(t, n, 3)
+	s.do("CONFIG", "RESETSTAT")
+	grantedTogether(t, n, extensions)
+	assert.Equal(t, 1, s.calls("evalsha"))
+}
+
+// TestMergingContinuesAfterScriptsWereLost on the same connection, unless they may not be loaded.
+func TestMergingContinuesAfterScriptsWereLost(t *testing.T) {
+	t.Parallel()
+	for rule, calls := range map[string]int{"+@all": 1, "-script": 3} {
+		s := newLive(t)
+		n := openGated(t, s.as("some", "~*", "+@all"))
+		extensions := hold(t, n, 3)
+		s.do("SCRIPT", "FLUSH")
+		s.do("ACL", "SETUSER", "some", rule)
+		grantedTogether(t, n, extensions)
+		s.do("CONFIG", "RESETSTAT")
+		grantedTogether(t, n, extensions)
+		assert.Equal(t, calls, s.calls("evalsha"), rule)
+		assert.Len(t, s.clients("redlock"), 1)
 	}
+}
+
+// TestServerThatRefusesWritesIsNotAskedAgainAtOnce: not for each key of a merged call, and less and less often
+// for releases.
+func TestServerThatRefusesWritesIsNotAskedAgainAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newLive(t)
+	n := openGated(t, s.url())
+	extensions := hold(t, n, 3)
+	s.do("CONFIG", "SET", "min-replicas-to-write", 1)
+	s.do("CONFIG", "RESETSTAT")
+	refused := func(requests []protocol.Request) {
+		for _, to := range submitTogether(t, n, requests...) {
+			reply := to.next(t)
+			assert.Equal(t, protocol.Failed, reply.Outcome)
+			assert.ErrorContains(t, reply.Err, "NOREPLICAS")
+		}
+	}
+	refused(extensions)
+	assert.Equal(t, 1, s.calls("evalsha"))
+	refused(releases(3))
+	assert.LessOrEqual(t, s.calls("evalsha"), 3)
+	<-time.After(3 * time.Second) // in which it was sent again 12 times before
+	assert.LessOrEqual(t, s.calls("evalsha"), 2+5)
+	s.do("CONFIG", "SET", "min-replicas-to-write", 0)
+	eventually(t, func() bool { return s.do("DBSIZE").(int64) == 0 }, "they are released")
 }
 
 // TestAForbiddenKeyIsNoOthersTrouble: a server refuses a script as a whole if one of its keys is

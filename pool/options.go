@@ -29,7 +29,7 @@ func settle(opts []Option) (*settings, error) {
 	s := &settings{
 		lookup: net.DefaultResolver.LookupHost, lookEvery: lookEvery,
 		log:   slog.New(slog.DiscardHandler),
-		Times: link.Times{Dial: time.Second, Stall: time.Second, Linger: time.Second, Ping: 3 * time.Second},
+		Times: link.Times{Dial: time.Second, Stall: time.Second, Linger: time.Second, Ping: 3 * time.Second, Idle: 10 * time.Second, AskAgain: 10 * time.Minute},
 	}
 	for _, o := range opts {
 		if err := o(s); err != nil {

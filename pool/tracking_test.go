@@ -305,6 +305,20 @@ func TestAServerThatGivesNoHintsIsPolled(t *testing.T) {
 	}
 }
 
+// TestHintsAreAskedForAgain on the same connection: its user may have been given the right.
+func TestHintsAreAskedForAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var log logBuffer
+	again := option(false, "", func(s *settings) { s.AskAgain = 20 * time.Millisecond })
+	n := r.open(again, log.log())
+	w := wait(t, n, "k")
+	eventually(t, func() bool { return log.polls(n) == 1 }, "it gives no hints")
+	r.set(func() { r.tracks = true })
+	w.next()
+	assert.Len(t, r.commands("ROLE"), 1, "it is the same connection")
+}
+
 // counting counts the connections that are made.
 func counting(dials *atomic.Int64) Option {
 	return NetDial(func(ctx context.Context, network, address string) (net.Conn, error) {

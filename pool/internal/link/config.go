@@ -15,6 +15,8 @@ type Times struct {
 	Reauthenticate time.Duration // how often a connection is authenticated again; zero: never
 	Linger         time.Duration // for which a listener outlives the last watcher
 	Ping           time.Duration // how often a listener looks whether its server is still there
+	Idle           time.Duration // after which a connection does so that carries no requests
+	AskAgain       time.Duration // after which a server that gave no hints is asked for them again
 }
 
 // A Config is how a Link reaches its server, and what it tells about that. Its functions are called by

@@ -37,6 +37,8 @@ type conn struct {
 	restored     bool                      // the record is to be deleted, for that reason; the writer's
 	plain        wire.Plain                // the reader's
 	auth         atomic.Pointer[wire.Call] // to be sent; nil: nothing
+	lostScripts  atomic.Bool               // they are to be loaded again
+	ping         atomic.Bool               // is to be sent
 }
 
 func newConn(q *queue, h *hints, g Greeting, restored bool) *conn {
@@ -114,7 +116,9 @@ func (c *conn) write() {
 			c.merger.Sent()
 			clear(batch)
 		}
-		spare = batch[:0]
+		if spare = batch[:0]; cap(batch) > maxIdleCalls {
+			spare = nil
+		}
 	}
 }
 
@@ -134,6 +138,12 @@ func (c *conn) prepare(batch []wire.Call) []wire.Call {
 	if again := c.confirmation.askAgain(); again != nil {
 		batch = slices.Insert(batch, 0, again...)
 	}
+	if c.lostScripts.Swap(false) {
+		batch = slices.Insert(batch, 0, c.loadScripts()...)
+	}
+	if c.ping.Swap(false) {
+		batch = append(batch, wire.Command(ping, func(any, redis.Error) {}))
+	}
 	if forget != nil {
 		batch = slices.Insert(batch, 0, *forget)
 	}
@@ -142,6 +152,20 @@ func (c *conn) prepare(batch []wire.Call) []wire.Call {
 	}
 	c.sent.push(batch)
 	return batch
+}
+
+var ping = wire.Begin(1, "PING")
+
+// loadScripts returns the commands by which a server that lost its scripts has them again.
+func (c *conn) loadScripts() (load []wire.Call) {
+	for _, source := range wire.Scripts() {
+		load = append(load, wire.Command(wire.Begin(3, "SCRIPT", "LOAD", source), func(_ any, failure redis.Error) {
+			if failure != "" {
+				c.merger.Stop()
+			}
+		}))
+	}
+	return load
 }
 
 // forget returns the command that deletes the record of a server that was restored from a snapshot, before the
@@ -205,11 +229,14 @@ func (c *conn) read() {
 
 // answerMerged hands out the answer to a call that stands for each.
 func (c *conn) answerMerged(each []wire.Call, v any, failure redis.Error) {
-	if wire.StopsMerging(failure) {
+	switch {
+	case wire.LostScripts(failure):
+		c.lostScripts.Store(true) // the calls that are sent again come behind their loading
+	case wire.StopsMerging(failure):
 		c.merger.Stop()
 	}
 	for i := range each {
-		a := wire.AnswerOf(each, i, v)
+		a := wire.AnswerOf(each, i, v, failure)
 		c.settle(each[i], a)
 	}
 }
@@ -255,27 +282,43 @@ func (c *conn) unanswered(k wire.Call) {
 }
 
 // watch ends the connection of a server that leaves requests unanswered, and has pending releases sent
-// again. It looks at how many replies have come rather than at the age of requests, so that sending and
-// receiving need not read a clock.
+// again, less and less often while the server refuses them. An idle connection is sent a PING now and then,
+// so that one that a firewall has dropped is replaced before a caller needs it. It looks at how many
+// replies have come rather than at the age of requests, so that sending and receiving need not read a clock.
 func (c *conn) watch() {
 	period := min(retryInterval, c.config.Stall/4)
 	t := time.NewTicker(period)
 	defer t.Stop()
-	var before uint64              // replies
-	var silent, kept time.Duration // since there were more, and since releases were sent again
+	var before uint64                    // replies
+	var silent, kept, idle time.Duration // since there were more, since releases were sent again, and since something was asked
+	again := retryInterval
 	for silent <= c.config.Stall {
 		select {
 		case <-t.C:
 		case <-c.broken:
 			return
 		}
-		if kept += period; kept >= retryInterval {
-			c.queue.sendAgain()
+		if kept += period; kept >= again {
 			kept = 0
+			if c.queue.sendAgain() {
+				again = min(2*again, maxRetryInterval)
+			} else {
+				again = retryInterval
+			}
 		}
 		silent += period
-		if replies, isWaiting := c.sent.progress(); !isWaiting || replies != before {
+		idle += period
+		replies, isWaiting := c.sent.progress()
+		if isWaiting || replies != before {
+			idle = 0
+		}
+		if !isWaiting || replies != before {
 			before, silent = replies, 0
+		}
+		if idle >= c.config.Idle {
+			idle = 0
+			c.ping.Store(true)
+			c.queue.kick()
 		}
 	}
 	c.fail(fmt.Errorf("%w: nothing for %v", ErrStalled, c.config.Stall))
@@ -298,7 +341,7 @@ func (c *conn) reauthenticate(ctx context.Context, ask func(context.Context) ([]
 		words, err := ask(limited)
 		cancel()
 		if err != nil && ctx.Err() == nil {
-			c.config.Doubt(cannotAuthenticate + err.Error())
+			c.config.Doubt("it cannot be authenticated again: " + err.Error())
 		}
 		if len(words) > 0 {
 			auth := wire.Command(wire.Begin(1+len(words), append([]string{"AUTH"}, words...)...), c.authenticated)
@@ -308,12 +351,10 @@ func (c *conn) reauthenticate(ctx context.Context, ask func(context.Context) ([]
 	}
 }
 
-const cannotAuthenticate = "it cannot be authenticated again: "
-
 // authenticated takes the answer to AUTH. After a refusal the connection is what it was for the server,
 // too, and better than none: credentials may be new to this process before they are to the server.
 func (c *conn) authenticated(_ any, failure redis.Error) {
 	if failure != "" {
-		c.config.Doubt(fmt.Sprintf("%s%.100s", cannotAuthenticate, wire.Code(string(failure)))) // the rest may repeat the password
+		c.config.Doubt(fmt.Sprintf("it refuses to authenticate again: %.100s", wire.Code(string(failure)))) // the rest may repeat the password
 	}
 }

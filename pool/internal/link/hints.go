@@ -33,7 +33,7 @@ type hints struct {
 	watchers map[string][]*watcher // by key; those of all keys by the empty one
 	dial     Dial                  // makes a listener; nil: the node was not connected yet
 	run      string                // of the server that the node was connected to last
-	refused  bool                  // the server gives none; until the node's next connection
+	refused  *time.Timer           // the server gives none; until it fires, or the node's next connection; nil: it may
 	stop     context.CancelFunc    // ends listen; nil: it does not run, or is about to end
 	ended    chan struct{}         // closed when all calls of listen have ended
 }
@@ -84,7 +84,7 @@ func (h *hints) unwatch(key string, w *watcher) {
 
 // start starts listen if there are watchers and it does not run. The caller holds mu.
 func (h *hints) start() {
-	if len(h.watchers) == 0 || h.dial == nil || h.refused || h.stop != nil || h.ctx.Err() != nil {
+	if len(h.watchers) == 0 || h.dial == nil || h.refused != nil || h.stop != nil || h.ctx.Err() != nil {
 		return
 	}
 	before, ended := h.ended, make(chan struct{})
@@ -118,18 +118,34 @@ func (h *hints) endUnused() {
 func (h *hints) retry(run string, dial Dial) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.refused, h.run, h.dial = false, run, dial
+	h.permit()
+	h.run, h.dial = run, dial
 	if to := h.redirect.Load(); to.client != 0 && to.run != run {
 		h.end()
 	}
 	h.start()
 }
 
-// refuse is called when the server gives no hints. It is not asked again before the next
-// connection.
+// permit ends a refusal. The caller holds mu.
+func (h *hints) permit() {
+	if h.refused != nil {
+		h.refused.Stop()
+		h.refused = nil
+	}
+}
+
+// refuse is called when the server gives no hints. It is asked again on the next connection, or after a
+// while, because its rights may have been mended.
 func (h *hints) refuse() {
 	h.mu.Lock()
-	h.refused = true
+	if h.refused == nil {
+		h.refused = time.AfterFunc(h.config.AskAgain, func() {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.permit()
+			h.start()
+		})
+	}
 	h.end()
 	h.mu.Unlock()
 	h.config.Doubt("it gives no hints when a lock is free, so those who wait have to poll, " +
@@ -141,6 +157,7 @@ func (h *hints) refuse() {
 func (h *hints) close() {
 	h.linger.Stop()
 	h.mu.Lock()
+	h.permit()
 	ended := h.ended
 	h.mu.Unlock()
 	<-ended

@@ -16,9 +16,12 @@ const (
 	maxOutstanding = 1 << 16
 	// maxPending bounds the pending releases of a node. Beyond it keys are left to expire.
 	maxPending = 1 << 14
-	// retryInterval is how often releases that the server refused are sent again on the same
-	// connection.
-	retryInterval = 250 * time.Millisecond
+	// retryInterval is how long after it was refused a release is sent again on the same connection. The
+	// wait doubles up to maxRetryInterval while releases are refused.
+	retryInterval    = 250 * time.Millisecond
+	maxRetryInterval = 5 * time.Second
+	// maxIdleCalls bounds the calls for which memory is kept after a burst, in each place.
+	maxIdleCalls = 1 << 11
 )
 
 // A queue has the requests for a node until the writer of its connection takes them. It outlives the
@@ -26,8 +29,8 @@ const (
 //
 // Releases are retried until confirmed. One that did not reach the server, was not answered, or was
 // answered with an error is pending, though its caller has had that reply. Pending releases are sent
-// first on the next connection, and every retryInterval on a connection that lasts, until their keys
-// must have expired.
+// first on the next connection, and again and again on a connection that lasts (see retryInterval), until
+// their keys must have expired.
 type queue struct {
 	outstanding atomic.Int64  // requests without a reply, queued or sent
 	wake        chan struct{} // capacity 1: there is work for the writer
@@ -226,15 +229,18 @@ func (q *queue) retryLater(k wire.Call) {
 	q.keep(k)
 }
 
-// sendAgain sends the pending releases on the connection that there is. If there is none, the next
-// connection begins with them anyway.
-func (q *queue) sendAgain() {
+// sendAgain sends the pending releases on the connection that there is, and reports whether there are any.
+// If there is no connection, the next one begins with them anyway.
+func (q *queue) sendAgain() (any bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.offline == nil {
-		q.dropExpired(time.Now())
-		q.sendPending()
+	if q.offline != nil {
+		return false
 	}
+	q.dropExpired(time.Now())
+	any = len(q.pending) > 0
+	q.sendPending()
+	return any
 }
 
 // sendPending queues the pending releases before all else. The caller holds mu.

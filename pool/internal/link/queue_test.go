@@ -213,3 +213,21 @@ func TestAnswersAreForCallsInTheirOrder(t *testing.T) {
 	require.Len(t, left, pushed-next)
 	assert.Equal(t, next, left[0].Slot)
 }
+
+// TestMemoryOfABurstIsGivenBack when all of it was answered.
+func TestMemoryOfABurstIsGivenBack(t *testing.T) {
+	t.Parallel()
+	var s sent
+	for range 2 {
+		s.push(make([]wire.Call, maxOutstanding))
+		for range maxOutstanding {
+			_, ok := s.answered()
+			require.True(t, ok)
+		}
+		assert.LessOrEqual(t, cap(s.calls), maxIdleCalls)
+	}
+	s.push(make([]wire.Call, 2))
+	_, ok := s.answered()
+	require.True(t, ok)
+	assert.Len(t, s.unanswered(), 1)
+}

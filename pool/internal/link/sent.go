@@ -41,6 +41,9 @@ func (s *sent) answered() (k wire.Call, ok bool) {
 	k, s.calls[s.head] = s.calls[s.head], k
 	s.head++
 	s.parts = 0
+	if s.head == len(s.calls) && cap(s.calls) > maxIdleCalls { // after a burst
+		s.calls, s.head = nil, 0
+	}
 	return k, true
 }
 

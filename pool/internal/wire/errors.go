@@ -50,6 +50,9 @@ var serverErrors = map[string]struct {
 	"MOVED":       {ErrCluster, false},
 	"ASK":         {ErrCluster, false},
 	"TRYAGAIN":    {nil, false}, // for the moment, as CLUSTERDOWN
+	"MISCONF":     {nil, false}, // for the moment: it cannot write to its disk
+	"NOREPLICAS":  {nil, false}, // for the moment: it has too few replicas
+	"OOM":         {nil, false}, // for the moment: its memory is full
 	"CROSSSLOT":   {ErrCluster, false},
 	"CLUSTERDOWN": {nil, false},
 

@@ -33,7 +33,7 @@ const MaxIdleBuffer = 1 << 18
 // its key, as a release the acquisition that it undoes, nor one that is about several keys.
 //
 // What the script finds in the way at a key, such as another type, is asked again alone, and so are all
-// requests if the script as a whole fails. A request that is asked again and comes behind its key's
+// requests if the script as a whole fails, unless the server refuses all writes. A request that is asked again and comes behind its key's
 // release finds no key, and makes none.
 //
 // A Merger is for one goroutine, but for Stop.
@@ -199,18 +199,34 @@ const (
 	mergedAlone   = -4
 )
 
+// LostScripts reports whether a server that refused a merged call has to load the scripts again.
+func LostScripts(failure redis.Error) bool { return strings.HasPrefix(string(failure), "NOSCRIPT") }
+
 // StopsMerging reports whether the failure of a merged call will come again on this connection.
 func StopsMerging(failure redis.Error) bool {
 	if failure == "" {
 		return false
 	}
 	meaning, _ := Explain(failure)
-	return strings.HasPrefix(string(failure), "NOSCRIPT") || IsPermanent(meaning)
+	return IsPermanent(meaning)
+}
+
+// refusesAll reports whether a server answers like this whatever the keys are, so that it need not be
+// asked for each of them.
+func refusesAll(failure redis.Error) bool {
+	if failure == "" {
+		return false
+	}
+	_, fatal := Explain(failure)
+	return fatal || slices.Contains([]string{"MISCONF", "NOREPLICAS", "OOM"}, Code(string(failure)))
 }
 
 // AnswerOf returns what the answer to a merged call, which is nil after a failure, means to the
 // i-th of its calls.
-func AnswerOf(each []Call, i int, answer any) Answer {
+func AnswerOf(each []Call, i int, answer any, failure redis.Error) Answer {
+	if refusesAll(failure) {
+		return each[i].failed(failure)
+	}
 	ms := int64(mergedAlone)
 	if list, _ := answer.([]any); len(list) == len(each) {
 		if number, ok := list[i].(int64); ok {

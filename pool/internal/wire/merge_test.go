@@ -165,17 +165,17 @@ func TestMergedAnswersThatMakeNoSenseGrantNothing(t *testing.T) {
 		redis.Error("ERR unknown command"),
 	} {
 		for i := range each {
-			a := AnswerOf(each, i, answer)
+			a := AnswerOf(each, i, answer, "")
 			require.True(t, a.Again && each[i].Form.Again, answer)
 			assert.Equal(t, fmt.Sprintf("EVALSHA %s 1 %s v%d", releaseScript.digest, each[i].Request.Key, i), text(&each[i]))
 		}
 	}
 	answer := []any{int64(mergedGranted), int64(1)}
-	assert.Equal(t, Answer{Reply: protocol.Reply{Outcome: protocol.Granted}}, AnswerOf(each, 0, answer))
-	assert.Equal(t, Answer{Reply: protocol.Reply{Outcome: protocol.Refused, TTL: time.Millisecond}}, AnswerOf(each, 1, answer),
+	assert.Equal(t, Answer{Reply: protocol.Reply{Outcome: protocol.Granted}}, AnswerOf(each, 0, answer, ""))
+	assert.Equal(t, Answer{Reply: protocol.Reply{Outcome: protocol.Refused, TTL: time.Millisecond}}, AnswerOf(each, 1, answer, ""),
 		"the last millisecond of another's key")
 	for failure, stops := range map[redis.Error]bool{
-		"": false, "NOSCRIPT none": true, "NOPERM no": true, "ERR unknown command": true, "OOM for now": false,
+		"": false, "NOSCRIPT none": false, "NOPERM no": true, "ERR unknown command": true, "OOM for now": false,
 	} {
 		assert.Equal(t, stops, StopsMerging(failure), failure)
 	}
