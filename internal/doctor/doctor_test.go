@@ -323,7 +323,7 @@ func (n *slackNode) Submit(r *protocol.Request, slot int, to protocol.Receiver) 
 func TestTheDoctorHasTheClientsLimits(t *testing.T) {
 	t.Parallel()
 	open := func(node protocol.Node, ttl time.Duration) (*redlock.Locker, error) {
-		return redlock.New([]protocol.Node{node}, redlock.MemoryGuard(false), redlock.Renew(false), redlock.TTL(ttl))
+		return redlock.New([]protocol.Node{node}, redlock.MemoryGuard(false), redlock.Renew(false), redlock.TTL(ttl), redlock.MaxTTL(longestTTL))
 	}
 	_, err := open(&slackNode{}, longestTTL+time.Millisecond)
 	require.ErrorContains(t, err, longestTTL.String())
