@@ -326,10 +326,10 @@ func Example_groups() {
 		if err != nil {
 			return err
 		}
-		locker, err := redlock.NewGroups(redlock.Map{Groups: []redlock.Group{
+		locker, err := redlock.NewGroups([]redlock.Group{
 			{Name: "east", Nodes: nodes[:3]},
 			{Name: "west", Nodes: nodes[3:]},
-		}})
+		})
 		if err != nil {
 			return err
 		}

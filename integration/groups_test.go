@@ -2,9 +2,7 @@ package integration_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -16,30 +14,22 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// A groupSpec is a group as its clients have it.
-type groupSpec struct {
-	redlock.Group       // without nodes
-	servers       []int // of the rig
-}
-
-// mapOf returns the map of a client, with connections of its own.
-func (r *rig) mapOf(t *testing.T, version int, groups []groupSpec) redlock.Map {
+// groupsOf returns the groups of a client, with connections of its own.
+func (r *rig) groupsOf(t *testing.T, servers map[string][]int) (groups []redlock.Group) {
 	t.Helper()
-	m := redlock.Map{Version: version}
-	for _, g := range groups {
+	for name, of := range servers {
 		var urls []string
-		for _, i := range g.servers {
+		for _, i := range of {
 			urls = append(urls, r.URLs()[i])
 		}
-		g.Nodes = members(t, urls, nil)
-		m.Groups = append(m.Groups, g.Group)
+		groups = append(groups, redlock.Group{Name: name, Nodes: members(t, urls, nil)})
 	}
-	return m
+	return groups
 }
 
-// mapClient has a client of groups work until the function returned is called.
-func (h *history) mapClient(t *testing.T, m redlock.Map) (leave func()) {
-	l, err := redlock.NewGroups(m, redlock.TTL(2*time.Second))
+// groupClient has a client of groups work until the function returned is called.
+func (h *history) groupClient(t *testing.T, groups []redlock.Group) (leave func()) {
+	l, err := redlock.NewGroups(groups, redlock.TTL(2*time.Second))
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
@@ -53,63 +43,44 @@ func (h *history) mapClient(t *testing.T, m redlock.Map) (leave func()) {
 	return func() { cancel(); all.Wait(); assert.NoError(t, l.Close()) }
 }
 
-// TestTheMapChangesUnderLoad: a group leaves, and another joins. Clients get first the map with both, one
-// by one, and then the next alone. A client that has the old map alone keeps the change from being
-// completed, and one that has the wrong map for a step is refused. No two clients have a name at one time,
-// and no name is out of reach for long.
-func TestTheMapChangesUnderLoad(t *testing.T) {
+// TestOtherGroupsAreRefusedUnderLoad: clients that name other groups or servers work beside those that came before, and
+// get no lock, while servers lose their data, one after the other.
+func TestOtherGroupsAreRefusedUnderLoad(t *testing.T) {
 	t.Parallel()
-	const clients = 10
 	r := newRig(t, fleet.Options{Nodes: 9, Volatile: true})
-	a, b := groupSpec{redlock.Group{Name: "a"}, []int{0, 1, 2}}, groupSpec{redlock.Group{Name: "b"}, []int{3, 4, 5}}
-	c := groupSpec{redlock.Group{Name: "c"}, []int{6, 7, 8}}
-	before, after := []groupSpec{a, b}, []groupSpec{b, c}
-	a.Leaving, c.Joining = true, true
-	both := []groupSpec{a, b, c}
-	h := newHistory()
+	groups := map[string][]int{"a": {0, 1, 2}, "b": {3, 4, 5}}
+	h, others := newHistory(), newHistory()
 	var leave []func()
-	roll := func(to []groupSpec, which []int) {
-		for _, i := range which {
-			leave[i]()
-			leave[i] = h.mapClient(t, r.mapOf(t, 2, to))
-			time.Sleep(rand.N(200 * time.Millisecond))
-		}
-	}
-	refused := func(version int, m []groupSpec) {
-		l, err := redlock.NewGroups(r.mapOf(t, version, m))
-		require.NoError(t, err)
-		defer l.Close()
-		_, err = l.TryAcquire(t.Context(), "job-1")
-		wantOnly(t, redlock.ErrMap, err)
-	}
-	for range clients {
-		leave = append(leave, h.mapClient(t, r.mapOf(t, 1, before)))
+	for range 5 {
+		leave = append(leave, h.groupClient(t, r.groupsOf(t, groups)))
 	}
 	h.goesOn(t, 0) // the first TTL of new servers is one of quarantine
-	refused(2, after)
-	order := rand.Perm(clients)
-	roll(both, order[1:])
-
-	watcher, err := redlock.NewGroups(r.mapOf(t, 2, both), redlock.TTL(2*time.Second))
-	require.NoError(t, err)
-	defer watcher.Close()
-	refused(2, after)
-	state, err := watcher.Groups(t.Context())
-	require.NoError(t, err)
-	assert.False(t, state.Complete)
-	roll(both, order[:1])
-	poll(t, 2*time.Minute, func() error {
-		state, err := watcher.Groups(t.Context())
-		if err == nil && !state.Complete {
-			err = errors.New("the change is not complete")
+	var refused []*redlock.Locker
+	for _, other := range []map[string][]int{
+		{"a": {0, 1, 2}, "b": {3, 4, 5}, "c": {6, 7, 8}}, {"b": {0, 1, 2}, "a": {3, 4, 5}}, {"a": {0, 1, 2}}, {"a": {0, 1, 6}, "b": {3, 4, 5}},
+	} {
+		l, err := redlock.NewGroups(r.groupsOf(t, other))
+		require.NoError(t, err)
+		t.Cleanup(func() { l.Close() })
+		refused = append(refused, l)
+		leave = append(leave, others.groupClient(t, r.groupsOf(t, other)))
+	}
+	refused = append(refused, open(t, r.URLs()[:3], guarding(2*time.Second)...))
+	for i := range 6 {
+		for n, l := range refused {
+			for try := range 5 {
+				_, err := l.TryAcquire(t.Context(), fmt.Sprint("other-", try))
+				require.Error(t, err, "round %d, client %d, try %d", i, n, try)
+				wantOnly(t, redlock.ErrMap, err)
+			}
 		}
-		return err
-	})
-	roll(after, rand.Perm(clients))
-	h.goesOn(t, 1000) // a history in which hardly a lock is held shows nothing
+		r.must(t, i, "FLUSHALL")
+		h.goesOn(t, 100) // so that the server gets its record again
+		time.Sleep(2*time.Second + slack)
+	}
 	for _, l := range leave {
 		l()
 	}
-	refused(1, before)
-	assert.Less(t, h.judge(t), 4*time.Second+2*slack, "the first TTL of a group that joins is one of quarantine")
+	assert.Zero(t, others.total())
+	h.judge(t)
 }

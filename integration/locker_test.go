@@ -121,7 +121,7 @@ func votes(t *testing.T, lock *redlock.Lock, want int) {
 func wantOnly(t *testing.T, want, err error) {
 	t.Helper()
 	for _, kind := range []error{
-		redlock.ErrHeld, redlock.ErrNoQuorum, redlock.ErrLost, redlock.ErrReleased, redlock.ErrClosed,
+		redlock.ErrHeld, redlock.ErrNoQuorum, redlock.ErrMap, redlock.ErrLost, redlock.ErrReleased, redlock.ErrClosed,
 		context.Canceled, context.DeadlineExceeded,
 	} {
 		require.Equal(t, kind == want, errors.Is(err, kind), "matching %q: %v", kind, err)

@@ -84,13 +84,12 @@ func TestSentinelFailsAMajorityOver(t *testing.T) {
 	}
 }
 
-// TestGroupsOfServersThatFailOver: a client founds a map, and takes sets before and after a failover of
-// most nodes.
+// TestGroupsOfServersThatFailOver: a client takes sets before and after a failover of most nodes.
 func TestGroupsOfServersThatFailOver(t *testing.T) {
 	t.Parallel()
 	const ttl = time.Second
 	r, urls := startPairs(t)
-	l, err := redlock.NewGroups(redlock.Map{Groups: []redlock.Group{{Name: "first", Nodes: members(t, urls, nil)}}},
+	l, err := redlock.NewGroups([]redlock.Group{{Name: "first", Nodes: members(t, urls, nil)}},
 		guarding(ttl)...)
 	require.NoError(t, err)
 	t.Cleanup(func() { l.Close() })

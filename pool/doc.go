@@ -48,8 +48,7 @@
 //	+zadd +zrem +zrange +zrank +zcard +hset +hget +hdel
 //
 // on the queues' keys as well, or they are not served in order. Locks with a fencing token need
-// +zadd and +zscore on redlock:fence:*. Readers, and all clients of groups (NewGroups of package
-// redlock), need all of these and
+// +zadd and +zscore on redlock:fence:*. Readers need all of these and
 //
 //	+zscore +zremrangebyscore +exists
 //

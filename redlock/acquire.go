@@ -197,7 +197,6 @@ func (c *call) get() (*Lock, error) {
 		case k.complete():
 			return k, nil
 		}
-		k.leave()
 		k.has.Drop()
 		if c.isTry {
 			return nil, c.noFailure(errStale)
@@ -207,40 +206,23 @@ func (c *call) get() (*Lock, error) {
 
 // take gets all that a Lock consists of.
 func (c *call) take() (*Lock, error) {
+	if err := c.meet(); err != nil {
+		return nil, err
+	}
 	k := c.room
 	if c.room = nil; k == nil {
 		k = &Lock{}
 	}
 	k.call = c
-	isOne := c.settings.holders() <= 1
-	if isOne && c.names == nil && c.locker.groups == nil {
-		k.room[0] = part{name: c.name, at: c.locker.places[0]}
-		k.parts = k.room[:]
-		return k, k.takeOne()
-	}
-	var err error
-	switch k.parts, err = c.enterAll(); {
-	case err != nil:
-		return nil, err
-	case isOne:
+	if c.names != nil {
 		return k, k.takeSet()
 	}
-	return k, k.takePermits()
-}
-
-// enterAll returns the parts of the Lock, in the order in which all clients take them. The Locker has a presence in the
-// group of each then.
-func (c *call) enterAll() (parts []part, err error) {
-	for _, name := range c.each() {
-		for _, p := range c.locker.placesOf(name) {
-			if err := c.enter(p); err != nil {
-				return nil, err
-			}
-			parts = append(parts, part{name: name, at: p})
-		}
+	k.room[0] = part{name: c.name, at: c.locker.placeOf(c.name)}
+	k.parts = k.room[:]
+	if c.settings.holders() > 1 {
+		return k, k.takePermits()
 	}
-	slices.SortStableFunc(parts, func(a, b part) int { return strings.Compare(a.at.name, b.at.name) })
-	return parts, nil
+	return k, k.takeOne()
 }
 
 // takeOne takes the only part.
@@ -260,7 +242,7 @@ func (c *call) conclude(k *Lock, err error) (*Lock, error) {
 	if !l.isObserved() {
 		return k, err
 	}
-	e := Event{Kind: EventNotAcquired, Name: c.name, Group: l.places[0].name, Err: err}
+	e := Event{Kind: EventNotAcquired, Name: c.name, Group: l.placeOf(c.each()[0]).name, Err: err}
 	if err == nil {
 		e = k.event(EventAcquired)
 		e.Votes, e.Remaining = k.Votes(), k.Remaining()
@@ -315,12 +297,12 @@ func (c *call) nameOf(p *place, key string) string {
 	if c.names == nil {
 		return c.name
 	}
-	return strings.TrimPrefix(key, p.prefix)
+	return strings.TrimPrefix(key, p.locker.settings.prefix)
 }
 
 // noFailure is the error of a call that has asked no node.
 func (c *call) noFailure(kind error) *QuorumError {
-	return c.locker.places[0].quorumError(protocol.OpAcquire, c.name, kind)
+	return c.locker.placeOf(c.each()[0]).quorumError(protocol.OpAcquire, c.name, kind)
 }
 
 // errorIn makes the error of a failure in a place. ended is the context's error, if that ended the waiting.

@@ -37,27 +37,13 @@ func (l *Locker) ReleaseValue(ctx context.Context, name, value string) error {
 		return err
 	}
 	defer l.awaitObservers()
-	var failure error
-	for _, p := range l.placesOf(name) { // a lock whose group changes has another value in each
-		err := c.releaseValue(p, value)
-		if err == nil {
-			return nil
-		}
-		if failure == nil || errors.Is(failure, ErrLost) { // a group that has not answered may have it
-			failure = err
-		}
-	}
-	return failure
-}
-
-func (c *call) releaseValue(p *place, value string) error {
-	of := &c.locker.settings
+	p, of, key := l.placeOf(name), &l.settings, l.settings.prefix+name
 	poll := p.engine.Ask(protocol.Request{
-		Op: protocol.OpRelease, Key: p.prefix + c.name, Value: value, TTL: of.TTL, Timeout: of.Timeout, MayHold: true,
+		Op: protocol.OpRelease, Key: key, Value: value, TTL: of.TTL, Timeout: of.Timeout, MayHold: true,
 	}, c)
-	defer p.engine.Changed(p.prefix + c.name)
-	poll.Wait(c.ctx, engine.Decided)
-	return p.unmet(c.ctx, c.name, poll, ErrLost)
+	defer p.engine.Changed(key)
+	poll.Wait(ctx, engine.Decided)
+	return p.unmet(ctx, name, poll, ErrLost)
 }
 
 // checkValue returns why a value is that of no lock, or nil.
@@ -99,10 +85,6 @@ func checkValue(value string) error {
 func (l *Locker) Adopt(ctx context.Context, name, value string, opts ...Option) (*Lock, error) {
 	if err := checkValue(value); err != nil {
 		return nil, err
-	}
-	if len(l.placesOf(name)) > 1 { // nothing would extend what the holder has in the other group
-		return nil, fmt.Errorf("redlock: adopt %q: the map of the groups is being changed, and until all clients have the new one "+
-			"only the lock's holder can extend it", name)
 	}
 	return l.acquire(ctx, &call{name: name, isTry: true}, slices.Concat(opts, []Option{adopted(value)}))
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/core"
 	"github.com/redquorum/redquorum/redlock/internal/engine"
-	"github.com/redquorum/redquorum/redlock/internal/group"
 	"github.com/redquorum/redquorum/redlock/internal/guard"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
 // Why an operation failed, for errors.Is. An error matches only one of these, or none if the caller's
@@ -33,8 +33,9 @@ var (
 	ErrReleased = errors.New("lock already released")
 	// ErrMarked: the lock's mark is as high already.
 	ErrMarked = errors.New("marked already")
-	// ErrMap: other clients use a map of the groups that contradicts this Locker's (see Map).
-	ErrMap = group.ErrMap
+	// ErrMap: there is no quorum because other clients use another number of nodes than this Locker, or
+	// other groups (see NewGroups).
+	ErrMap = errors.New("other clients use other servers or groups")
 	// ErrClosed: the Locker was closed.
 	ErrClosed = errors.New("locker closed")
 )
@@ -44,7 +45,7 @@ var (
 	// ErrQuarantine: the node may have forgotten locks that have not expired yet, or must only be
 	// asked again. The error's text says when.
 	ErrQuarantine = protocol.ErrQuarantine
-	// ErrSettings: the clients of this node were set up for another number of nodes.
+	// ErrSettings: the clients of this node were set up for another number of nodes, or other groups.
 	ErrSettings = guard.ErrSettings
 	// ErrSameServer: another node of this Locker is the same server.
 	ErrSameServer = guard.ErrSameServer
@@ -88,7 +89,7 @@ type QuorumError struct {
 	// Permits is k of a lock with Permits(k) above one, if too few permits were free.
 	Permits int
 
-	Err    error             // matches ErrHeld, ErrNoQuorum, ErrLost or ErrMarked, or is the context's error
+	Err    error             // matches ErrHeld, ErrNoQuorum, ErrMap, ErrLost or ErrMarked, or is the context's error
 	Causes *multierror.Error // a *NodeError for each node that refused, failed or was too late; nil if none
 
 	weight  int   // of a lock of more than one permit
@@ -97,8 +98,8 @@ type QuorumError struct {
 	isTaken bool  // a majority lost the claim of a holder before its deadline
 }
 
-// Kind returns what kept the caller from the lock: ErrHeld or ErrNoQuorum, even if Err is the error
-// of a context that ended while it waited. Otherwise it is Err.
+// Kind returns what kept the caller from the lock: ErrHeld, ErrNoQuorum or ErrMap, even if Err is the
+// error of a context that ended while it waited. Otherwise it is Err.
 func (e *QuorumError) Kind() error {
 	if e.before != nil {
 		return e.before
@@ -298,13 +299,6 @@ var errBehind = fmt.Errorf("%w: this machine's clock runs slower than those of m
 // errNoToken: a quorum granted the lock, but not one fencing token.
 var errNoToken = fmt.Errorf("%w for a fencing token", ErrNoQuorum)
 
-// errMapHeld: another client is changing the version of the groups' map, or not all servers of a
-// new group have answered.
-var errMapHeld = fmt.Errorf("%w yet: clients agree on the map of the groups, for which all servers of new groups must answer", ErrNoQuorum)
-
-// errAbsent: the presence in the lock's group came to its deadline before the lock did.
-var errAbsent = fmt.Errorf("%w: the Locker's presence in the group was not extended before its deadline", ErrLost)
-
 // errHighMark is the cause for a node that refused to raise a mark.
 var errHighMark = errors.New("has a mark as high, or one that is no number")
 
@@ -354,6 +348,9 @@ func (ns nodes) quorumError(op protocol.Op, name string, kind error) *QuorumErro
 // errorOf makes the error of a failure. ended is the context's error, if that ended the waiting.
 func (ns nodes) errorOf(op protocol.Op, name string, f *core.Failure, ended error) *QuorumError {
 	e := ns.quorumError(op, name, kinds[f.Kind])
+	if f.Kind == core.NoQuorum && ns.lackOthersVotes(f) {
+		e.Err = ErrMap
+	}
 	e.Votes, e.Remaining, e.Outage, e.isHere = f.Votes, f.Remaining, f.Outage, f.Kind == core.ByUs
 	if ended != nil {
 		e.before, e.Err = e.Err, ended
@@ -369,6 +366,20 @@ func (ns nodes) errorOf(op protocol.Op, name string, f *core.Failure, ended erro
 		}
 	}
 	return e
+}
+
+// lackOthersVotes reports whether there is no quorum because nodes belong to clients with other
+// settings: the failures of the rest leave one.
+func (ns nodes) lackOthersVotes(f *core.Failure) bool {
+	t, others := quorum.Tally{Nodes: len(ns), Faults: f.Silent.Size()}, 0
+	for _, a := range f.Answers {
+		if errors.Is(a.Err, ErrSettings) {
+			others++
+		} else {
+			t.Add(a.Outcome)
+		}
+	}
+	return others > 0 && !t.Outage()
 }
 
 // unmet returns why a quorum has not done what a poll asked, or nil if it has. gone is the kind of the

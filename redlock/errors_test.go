@@ -128,7 +128,7 @@ func TestTheTextOfAQuorumError(t *testing.T) {
 
 // kinds are all that a failure can be. No error may be two of them.
 var kinds = []error{
-	redlock.ErrHeld, redlock.ErrNoQuorum, redlock.ErrLost, redlock.ErrReleased, redlock.ErrMarked, redlock.ErrClosed,
+	redlock.ErrHeld, redlock.ErrNoQuorum, redlock.ErrLost, redlock.ErrReleased, redlock.ErrMarked, redlock.ErrMap, redlock.ErrClosed,
 	context.Canceled, context.DeadlineExceeded,
 }
 

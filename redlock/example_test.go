@@ -77,10 +77,10 @@ func ExampleNewGroups() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	locker, err := redlock.NewGroups(redlock.Map{Groups: []redlock.Group{
+	locker, err := redlock.NewGroups([]redlock.Group{
 		{Name: "east", Nodes: nodes[:3]},
 		{Name: "west", Nodes: nodes[3:]},
-	}}, redlock.MemoryGuard(false), redlock.NodeTimeout(4*time.Second))
+	}, redlock.MemoryGuard(false), redlock.NodeTimeout(4*time.Second))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -85,20 +85,10 @@ func (l *Locker) InspectPermits(ctx context.Context, name string, k int) ([]*Ins
 	return c.inspect(k)
 }
 
-// inspect asks for each of k slots of a name. While its group changes it asks the one where a quorum holds the
-// name, if there is one.
+// inspect asks for each of k slots of a name.
 func (c *call) inspect(k int) (all []*Inspection, err error) {
-	for _, p := range c.locker.placesOf(c.name) {
-		all, err = c.inspectIn(p, k)
-		if err != nil || slices.ContainsFunc(all, func(i *Inspection) bool { _, _, ok := i.Holder(); return ok }) {
-			break
-		}
-	}
-	return all, err
-}
-
-func (c *call) inspectIn(p *place, k int) (all []*Inspection, err error) {
-	req := protocol.Request{Op: protocol.OpInspect, Key: p.prefix + c.name, Timeout: c.locker.settings.Timeout}
+	p, of := c.locker.placeOf(c.name), &c.locker.settings
+	req := protocol.Request{Op: protocol.OpInspect, Key: of.prefix + c.name, Timeout: of.Timeout}
 	for _, poll := range p.engine.AskSlots(req, k, c) {
 		poll.Wait(c.ctx, engine.All)
 		in := &Inspection{Name: c.name, Nodes: make([]NodeState, len(p.nodes))}

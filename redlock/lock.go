@@ -17,14 +17,13 @@ import (
 // A Lock is held from the moment Acquire returns it until it is released or lost. It is safe for
 // concurrent use.
 //
-// On the nodes it is one hold of package engine, or a bond of several: of several names, of a name
-// in two groups, or of permits.
+// On the nodes it is one hold of package engine, or a bond of several: of several names, or of
+// permits.
 type Lock struct {
 	*call
-	parts []part       // one at least; they do not change once the caller has the Lock
-	has   holding      // all of them
-	bond  *engine.Bond // nil: there is only one, without a group
-	room  [1]part      // for the only one
+	parts []part  // one at least; they do not change once the caller has the Lock
+	has   holding // all of them
+	room  [1]part // for the only one
 
 	mu         sync.Mutex
 	isComplete bool            // the caller has it
@@ -56,7 +55,7 @@ type part struct {
 
 // target is what the part locks, or the slots of which are its permits.
 func (p *part) target() engine.Target {
-	return engine.Target{Engine: p.at.engine, Key: p.at.prefix + p.name}
+	return engine.Target{Engine: p.at.engine, Key: p.at.locker.settings.prefix + p.name}
 }
 
 // complete says that the caller has the Lock from now on. It returns false if that has ended, or if a part's deadline
@@ -65,7 +64,7 @@ func (k *Lock) complete() bool {
 	if k.locker.isObserved() {
 		k.until = make([]clock.Instant, len(k.parts))
 	}
-	if !k.has.Own((*owner)(k)) || k.bond != nil && k.has.Deadline() <= k.now() {
+	if !k.has.Own((*owner)(k)) || len(k.parts) > 1 && k.has.Deadline() <= k.now() {
 		return false
 	}
 	until := make([]clock.Instant, len(k.until))
@@ -105,7 +104,6 @@ func (k *Lock) end(cause error, why core.Reason) {
 		k.alarm.Stop()
 	}
 	k.mu.Unlock()
-	k.leave()
 	if cancel != nil {
 		cancel(cause)
 	}
@@ -129,7 +127,7 @@ func (k *Lock) heldFor() time.Duration {
 	return k.now().Sub(since)
 }
 
-// causeOf is why the Lock has ended with a hold, or with a presence.
+// causeOf is why the Lock has ended with a hold.
 func (k *Lock) causeOf(l engine.Lock) error {
 	switch l.Reason {
 	case core.Released:
@@ -137,20 +135,11 @@ func (k *Lock) causeOf(l engine.Lock) error {
 	case core.Closed:
 		return ErrClosed
 	}
-	name, p, isPresence := k.name, k.parts[0].at, true
-	for _, part := range k.parts {
-		if part.at.engine == l.Target().Engine {
-			p = part.at
-			if part.lock.Hold == l.Hold {
-				isPresence, name = false, part.name
-			}
-		}
-	}
+	of := k.parts[max(0, slices.IndexFunc(k.parts, func(p part) bool { return p.lock.Hold == l.Hold }))]
+	name, p := of.name, of.at
 	reason, lost, maxHold := l.Reason, l.Lost, l.Terms.MaxHold
 	return &loss{compose: func() error {
 		switch {
-		case isPresence:
-			return fmt.Errorf("redlock: %q: %w", name, errAbsent)
 		case reason == core.HeldLong:
 			return fmt.Errorf("redlock: %q: %w: held for its MaxHold of %v", name, ErrLost, maxHold)
 		case lost == nil:
@@ -196,16 +185,6 @@ func (k *Lock) earliest() clock.Instant {
 		return 0
 	}
 	return slices.Min(k.until)
-}
-
-// places returns those in which the Lock is held.
-func (k *Lock) places() (places []*place) {
-	for _, p := range k.parts {
-		if !slices.Contains(places, p.at) {
-			places = append(places, p.at)
-		}
-	}
-	return places
 }
 
 // event makes one of the Lock.
@@ -262,11 +241,6 @@ func (k *Lock) Remaining() time.Duration {
 	at := k.has.Deadline()
 	if at == 0 || k.hasEnded() != nil {
 		return 0
-	}
-	if k.locker.groups != nil {
-		for _, p := range k.places() {
-			at = min(at, p.member.Until())
-		}
 	}
 	return max(0, at.Sub(k.now()))
 }
@@ -448,13 +422,8 @@ func (k *Lock) Downgrade(ctx context.Context) error {
 		return fmt.Errorf("redlock: downgrade %q: a permit is no writer's lock: keep it, or release it", k.name)
 	}
 	defer k.locker.awaitObservers()
-	for _, p := range k.parts {
-		_, f := p.lock.Downgrade(ctx)
-		if err := k.failed(ctx, protocol.OpExtend, f); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, f := k.parts[0].lock.Downgrade(ctx)
+	return k.failed(ctx, protocol.OpExtend, f)
 }
 
 // Permit returns which permit the lock has, from zero to k-1 with the option Permits(k). No two
@@ -467,5 +436,5 @@ func (k *Lock) Permits() (permits []int) {
 		permits = append(permits, p.slot)
 	}
 	slices.Sort(permits)
-	return slices.Compact(permits) // while the map changes, each is in two groups
+	return permits
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/record"
 	"github.com/redquorum/redquorum/redlock/internal/engine"
-	"github.com/redquorum/redquorum/redlock/internal/group"
 	"github.com/redquorum/redquorum/redlock/internal/guard"
 	"github.com/redquorum/redquorum/redlock/internal/owners"
 	"github.com/redquorum/redquorum/redlock/internal/queue"
@@ -27,8 +26,9 @@ import (
 // different names do not wait for each other. It is safe for concurrent use.
 type Locker struct {
 	settings settings
-	places   []*place      // one, or those of NewGroups in the order of their names
-	groups   *group.Groups // of NewGroups; nil for New
+	places   []*place // one, or those of NewGroups in the order of their names
+	groups   []string // names of the places; nil for New
+	met      meeting
 	events   []*queue.Queue[Event]
 
 	isClosing atomic.Bool   // Close was called
@@ -41,11 +41,9 @@ type Locker struct {
 type place struct {
 	locker *Locker
 	name   string // of the group; empty for New
-	prefix string // of the keys
 	nodes
 	engine  *engine.Engine
 	permits *semaphore.Semaphores
-	member  *group.Place // nil for New
 }
 
 // A Node is one independent Redis server, as pool.Open returns it.
@@ -70,7 +68,7 @@ func New(nodes []Node, opts ...LockerOption) (*Locker, error) {
 			return nil, err
 		}
 		l := newLocker(s)
-		l.places = []*place{l.newPlace(s.prefix, nodes)}
+		l.places = []*place{l.newPlace("", "", nodes)}
 		return l, nil
 	})
 }
@@ -104,10 +102,10 @@ func newLocker(s *settings) *Locker {
 	return l
 }
 
-// newPlace returns the place of some nodes.
-func (l *Locker) newPlace(prefix string, nodes []protocol.Node) *place {
+// newPlace returns the place of a group's nodes. The hash is that of all groups (see package groups).
+func (l *Locker) newPlace(name, hash string, nodes []protocol.Node) *place {
 	s := &l.settings
-	p := &place{locker: l, prefix: prefix, nodes: slices.Clone(nodes)}
+	p := &place{locker: l, name: name, nodes: slices.Clone(nodes)}
 	label := func(random, owner string) string { return withLabel(random, owner, s.wall()) }
 	c := engine.Config{Nodes: p.nodes, Clock: s.clock, Wall: s.wall, Jitter: s.jitter, Label: label}
 	if l.isObserved() {
@@ -115,26 +113,13 @@ func (l *Locker) newPlace(prefix string, nodes []protocol.Node) *place {
 	}
 	if s.guard {
 		c.Guard = &guard.Terms{
-			Key: prefix + record.Key, Timeout: s.Timeout, MaxTTL: max(s.TTL, s.maxTTL), Life: record.DrawLife,
+			Key: s.prefix + record.Key, Groups: hash, Timeout: s.Timeout, MaxTTL: max(s.TTL, s.maxTTL), Life: record.DrawLife,
 			Generation: func() string { return record.New("", 1).Generation },
 		}
 	}
 	p.engine = engine.New(c)
 	p.permits = semaphore.New(p.engine, p.nodes, s.clock)
 	return p
-}
-
-// placesOf returns the places in which a name is locked: one, or two while a change of the map
-// moves the name, in the order in which all clients take them.
-func (l *Locker) placesOf(name string) []*place {
-	if l.groups == nil {
-		return l.places
-	}
-	var places []*place
-	for _, i := range l.groups.Places(name) {
-		places = append(places, l.places[i])
-	}
-	return places
 }
 
 // checkNodes refuses more nodes than a vote has room for, nodes that are nil or twice there, and
@@ -182,15 +167,13 @@ func (l *Locker) Close() error {
 	over, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	defer l.settings.clock.AfterFunc(l.settings.Timeout, cancel).Stop()
-	if l.groups != nil {
-		_ = l.groups.Close(over)
-	} else {
-		_ = l.places[0].engine.Close(over) // what was not answered in time expires
-	}
 	var all []protocol.Node
+	var engines sync.WaitGroup
 	for _, p := range l.places {
 		all = append(all, p.nodes...)
+		engines.Go(func() { _ = p.engine.Close(over) }) // keys on nodes that do not answer in time expire
 	}
+	engines.Wait()
 	l.closeErr = closeAll(all)
 	owners.Disclaim(all)
 	l.awaitObservers()
@@ -270,15 +253,13 @@ func (l *Locker) awaitObservers() {
 
 // checkName returns why a name cannot be that of a lock, or nil. Any bytes are allowed.
 func (l *Locker) checkName(name string) error {
-	for _, p := range l.placesOf(name) {
-		switch key := p.prefix + name; {
-		case name == "":
-			return errors.New("redlock: the name of a lock must not be empty")
-		case len(key) > maxName:
-			return fmt.Errorf("redlock: the name of a lock is too long: %d bytes with its prefix, at most %d; hash it", len(key), maxName)
-		case keys.Reserved(key):
-			return fmt.Errorf("redlock: %q is a key of redlock's own; choose another name", name)
-		}
+	switch key := l.settings.prefix + name; {
+	case name == "":
+		return errors.New("redlock: the name of a lock must not be empty")
+	case len(key) > maxName:
+		return fmt.Errorf("redlock: the name of a lock is too long: %d bytes with its prefix, at most %d; hash it", len(key), maxName)
+	case keys.Reserved(key):
+		return fmt.Errorf("redlock: %q is a key of redlock's own; choose another name", name)
 	}
 	return nil
 }

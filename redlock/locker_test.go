@@ -391,7 +391,7 @@ func TestANodeThatForgetsNeedsTheGuard(t *testing.T) {
 		assert.Equal(t, 1, n.closed, n.name)
 	}
 	given, _ = nodes("a", "b", "c")
-	_, err = redlock.NewGroups(redlock.Map{Groups: []redlock.Group{{Name: "g", Nodes: []protocol.Node{&forgetful{given[0]}}}}}, redlock.MemoryGuard(false))
+	_, err = redlock.NewGroups([]redlock.Group{{Name: "g", Nodes: []protocol.Node{&forgetful{given[0]}}}}, redlock.MemoryGuard(false))
 	assert.ErrorContains(t, err, "fails over")
 	given, _ = nodes("a", "b", "c")
 	given[1] = &forgetful{given[1]}

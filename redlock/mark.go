@@ -73,21 +73,17 @@ func (k *Lock) askMarks(ctx context.Context, r protocol.Request) (highest int64,
 		isEnough, gone = engine.Decided, ErrMarked
 	}
 	r.Timeout = k.settings.Timeout
-	for _, p := range k.places() {
-		r.Key = keys.Mark.Of(p.prefix + k.name)
-		poll := p.engine.Ask(r, &of)
-		poll.Wait(ctx, isEnough)
-		if err := k.notHeld(); err != nil {
-			return 0, err
-		}
-		if r.Op == protocol.OpInspect {
-			highest = slices.Max(append(poll.Marks(), highest))
-		}
-		if err := p.unmet(ctx, k.name, poll, gone); err != nil {
-			return 0, err
-		}
+	p := k.parts[0].at
+	r.Key = keys.Mark.Of(k.parts[0].target().Key)
+	poll := p.engine.Ask(r, &of)
+	poll.Wait(ctx, isEnough)
+	if err := k.notHeld(); err != nil {
+		return 0, err
 	}
-	return highest, nil
+	if r.Op == protocol.OpInspect {
+		highest = slices.Max(append(poll.Marks(), 0))
+	}
+	return highest, p.unmet(ctx, k.name, poll, gone)
 }
 
 // notHeld returns why the lock is not held, or nil if it is.

@@ -55,7 +55,6 @@ type settings struct {
 	prefix    string
 	guard     bool
 	maxTTL    time.Duration // zero: not set
-	isGrouped bool          // of NewGroups
 	clock     clock.Clock
 	wall      func() time.Time
 	observers []Observer
@@ -341,8 +340,8 @@ func MaxTTL(d time.Duration) LockerOption {
 // most 1,024 bytes.
 //
 // Give all clients of a key the same prefix. Locks with the same key exclude each other whatever
-// their prefix, but the memory guard and the map of NewGroups have a record for each prefix, and do
-// not know the clients of another.
+// their prefix, but the memory guard has a record for each prefix, and does not know the clients of
+// another.
 func Prefix(p string) LockerOption {
 	return lockerOnly(func(s *settings) error {
 		if len(p) >= maxName {
@@ -389,11 +388,6 @@ func (s *settings) with(opts []Option) (*settings, error) {
 	c.prepare()
 	if err := c.check(); err != nil {
 		return nil, err
-	}
-	if s.isGrouped { // a lock ends with its Locker's presence
-		if err := s.checkWarning(c.warning); err != nil {
-			return nil, err
-		}
 	}
 	return s.variants.share(&c), nil
 }
@@ -480,5 +474,5 @@ func (s *settings) holders() int {
 
 // Reserved reports whether key is one of the library's own, of any Locker with any prefix. Acquire
 // refuses such names: those that begin with redlock:fence: and the like, redlock:primary, those
-// that end with redlock:epoch or redlock:doctor:none, and those that contain redlock:map:.
+// and those that end with redlock:epoch or redlock:doctor:none.
 func Reserved(key string) bool { return keys.Reserved(key) }

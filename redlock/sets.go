@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
-	"github.com/redquorum/redquorum/redlock/internal/engine"
 	"github.com/redquorum/redquorum/redlock/internal/semaphore"
 	"github.com/redquorum/redquorum/redlock/internal/sets"
 )
@@ -56,9 +56,13 @@ func (s *settings) checkSet(names []string) error {
 	return nil
 }
 
-// takeSet takes a hold of each part, all or none.
+// takeSet takes a hold of each name, all or none, in the order in which all clients take them.
 func (k *Lock) takeSet() error {
 	set := sets.Set{Terms: k.terms()}
+	for _, name := range k.names {
+		k.parts = append(k.parts, part{name: name, at: k.locker.placeOf(name)})
+	}
+	slices.SortStableFunc(k.parts, func(a, b part) int { return strings.Compare(a.at.name, b.at.name) })
 	for _, p := range k.parts {
 		set.Targets = append(set.Targets, p.target())
 	}
@@ -69,8 +73,8 @@ func (k *Lock) takeSet() error {
 	for i, l := range bond.Locks() {
 		k.parts[i].lock = l
 	}
-	k.has, k.bond = bond, bond
-	return k.join()
+	k.has = bond
+	return nil
 }
 
 // explain makes the error of a set that was not acquired.
@@ -81,14 +85,14 @@ func (k *Lock) explain(f *sets.Failure, ended error) error {
 	of := k.parts[max(f.Target, 0)]
 	err := k.errorIn(of.at, of.name, f.Failure, ended)
 	var e *QuorumError
-	if k.names == nil || !errors.As(err, &e) {
+	if !errors.As(err, &e) {
 		return err
 	}
 	e.Name = k.name
 	for _, i := range f.InTheWay {
 		e.InTheWay = append(e.InTheWay, k.parts[i].name)
 	}
-	e.InTheWay = slices.Compact(slices.Sorted(slices.Values(e.InTheWay)))
+	slices.Sort(e.InTheWay)
 	for _, cause := range e.Causes.WrappedErrors() { // which are of this error alone
 		if node, ok := cause.(*NodeError); ok {
 			node.Err = fmt.Errorf("%q: %w", of.name, node.Err)
@@ -97,33 +101,17 @@ func (k *Lock) explain(f *sets.Failure, ended error) error {
 	return e
 }
 
-// takePermits takes permits of a name. While a change of the map moves the name they are the same slots in both
-// groups.
+// takePermits takes permits of the only name.
 func (k *Lock) takePermits() error {
-	ctx, first, twins, terms, when := k.call.ctx, k.parts[0], k.parts[1:], k.terms(), k.schedule()
-	want := semaphore.Want{Key: first.target().Key, K: k.settings.permits, Weight: max(1, k.settings.weight), Terms: terms}
-	if len(twins) > 0 {
-		want.Terms = engine.Kept(terms)
-	}
-	got, f, err := first.at.permits.Get(ctx, want, when)
+	of, terms := k.parts[0], k.terms()
+	want := semaphore.Want{Key: of.target().Key, K: k.settings.permits, Weight: max(1, k.settings.weight), Terms: terms}
+	got, f, err := of.at.permits.Get(k.call.ctx, want, k.schedule())
 	if got == nil {
-		return k.errorIn(first.at, k.name, f, err)
+		return k.errorIn(of.at, k.name, f, err)
 	}
-	for _, twin := range twins {
-		if f, err = got.Twin(ctx, twin.target(), want.Terms, when); f == nil && err == nil && want.Terms != terms {
-			if f = got.Settle(ctx, terms); f != nil {
-				err = ctx.Err()
-			}
-		}
-		if f != nil || err != nil {
-			got.Drop()
-			return k.errorIn(twin.at, k.name, f, err)
-		}
-	}
-	of, n := k.parts, len(got.Slots)
-	k.has, k.bond, k.parts = got, got.Bond, nil
+	k.has, k.parts = got, nil
 	for i, l := range got.Locks() {
-		k.parts = append(k.parts, part{name: k.name, at: of[i/n].at, slot: got.Slots[i%n], lock: l})
+		k.parts = append(k.parts, part{name: k.name, at: of.at, slot: got.Slots[i], lock: l})
 	}
-	return k.join()
+	return nil
 }

@@ -19,8 +19,7 @@ type warning struct {
 //
 // A lock that is well is never warned of. It is renewed at a third of its TTL, so d is at most two
 // thirds of the TTL, less Drift(TTL) and the node timeout that a renewal may take: 6.06 s with the
-// defaults. More is an error, and Locker.MostWarning tells it. With NewGroups this holds for the TTL
-// of the Locker, too.
+// defaults. More is an error, and Locker.MostWarning tells it.
 //
 // warn has a goroutine of its own, and can still run when the lock is released. A lock that is gone
 // from a majority of nodes ends without a warning.
@@ -43,11 +42,8 @@ func WarnBefore(d time.Duration, warn func(*Lock)) Option {
 // a lock cannot be warned of, because its TTL is too short, or if the options are refused.
 func (l *Locker) MostWarning(opts ...Option) time.Duration {
 	c, err := l.settings.with(opts)
-	switch {
-	case err != nil:
+	if err != nil {
 		return 0
-	case c.isGrouped: // a lock ends with its Locker's presence
-		return min(c.mostWarning(), l.settings.mostWarning())
 	}
 	return c.mostWarning()
 }

@@ -56,24 +56,12 @@ func TestAWarningComesBeforeTheEnd(t *testing.T) {
 		"set": func(t *testing.T, l *redlock.Locker, warn redlock.Option) (*redlock.Lock, error) {
 			return l.AcquireAll(t.Context(), []string{"x", "y", "z"}, warn)
 		},
-		"group": nil,
 	} {
 		for _, d := range []time.Duration{time.Second, ttl / 2, earliestWarning} {
 			simulateCase(t, name+", "+d.String(), 3, func(t *testing.T, w *sim.World) {
-				open := func() *redlock.Locker {
-					l, _ := open(t, w, unspread)
-					return l
-				}
-				acquire := acquire
-				if acquire == nil {
-					open = func() *redlock.Locker { return openGroups(t, w, 1, groupNames[:1], unspread) }
-					acquire = func(t *testing.T, l *redlock.Locker, warn redlock.Option) (*redlock.Lock, error) {
-						time.Sleep(2 * time.Second) // its presence and its lock are renewed at other times
-						return l.Acquire(t.Context(), "x", warn)
-					}
-				}
+				l, _ := open(t, w, unspread)
 				warn, left := warned(d)
-				k, err := acquire(t, open(), warn)
+				k, err := acquire(t, l, warn)
 				require.NoError(t, err)
 				for range 2 {
 					w.SetNet(slow)
@@ -126,10 +114,8 @@ func TestAWarningTooEarlyIsRefused(t *testing.T) {
 		l, _ := open(t, w)
 		assert.ErrorContains(t, l.Check(early), text)
 		assert.NoError(t, l.Check(early, redlock.TTL(time.Minute)))
-		assert.ErrorContains(t, openGroups(t, w, 1, groupNames).Check(early, redlock.TTL(time.Minute)), text, "it ends with the presence")
 		assert.ErrorContains(t, l.Check(early, redlock.NodeTimeout(9*time.Second)), "must be at most 0s")
 		assert.Equal(t, earliestWarning, l.MostWarning())
-		assert.Equal(t, earliestWarning, openGroups(t, w, 1, groupNames).MostWarning(redlock.TTL(time.Minute)), "as above")
 		assert.Zero(t, l.MostWarning(redlock.NodeTimeout(9*time.Second)))
 		assert.Zero(t, l.MostWarning(redlock.TTL(-1)), "which is refused")
 		assert.NoError(t, l.Check(early, redlock.WarnBefore(0, nil)))

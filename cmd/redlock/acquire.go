@@ -204,7 +204,7 @@ func (a *acquisition) tryAcquire(ctx context.Context, l *redlock.Locker, names [
 	for try := 1; ; try++ {
 		lock, err := ask()
 		var vote *redlock.QuorumError
-		if !errors.Is(err, redlock.ErrNoQuorum) || !errors.As(err, &vote) {
+		if !errors.As(err, &vote) || !errors.Is(err, redlock.ErrNoQuorum) && !errors.Is(err, redlock.ErrMap) {
 			return lock, err
 		}
 		outage := time.Since(began)
@@ -232,7 +232,7 @@ func (a *acquisition) refused(ctx context.Context, err error, names []string) er
 	var vote *redlock.QuorumError
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		waited = fmt.Sprintf("waited %v: ", a.wait)
-		if errors.As(err, &vote) && (errors.Is(vote.Kind(), redlock.ErrHeld) || errors.Is(vote.Kind(), redlock.ErrNoQuorum)) {
+		if errors.As(err, &vote) && !errors.Is(vote.Kind(), context.DeadlineExceeded) {
 			last := *vote
 			last.Err, err = vote.Kind(), &last
 		} else {

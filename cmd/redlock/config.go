@@ -44,10 +44,6 @@ const (
 var settings = []setting{
 	{flag: "node", key: "nodes"},
 	{flag: "group", key: "groups"},
-	{flag: "map-version", key: "map_version", least: 1, most: 1 << 19, limits: "must be between 1 and 524288"},
-	{flag: "joining", key: "joining"},
-	{flag: "leaving", key: "leaving"},
-	{flag: "group-prefix", key: "group_prefixes", isText: true},
 	{flag: "prefix", key: "prefix", isText: true},
 	{flag: "ttl", key: "ttl", least: 500 * ms, most: year, limits: "must be between 500ms, since ending a command in time takes time, and a year"},
 	{flag: "owner", key: "owner"},
@@ -106,7 +102,7 @@ func configure(flags *pflag.FlagSet, files []string) (credentials, error) {
 		known = append(known, s.key)
 		f := flags.Lookup(s.flag)
 		value, from, in := c.find(s.key)
-		if f == nil || f.Changed || in == nowhere || slices.Contains(overruled, s.flag) {
+		if f == nil || f.Changed || in == nowhere || s.flag == overruled {
 			continue
 		}
 		f.Annotations = map[string][]string{origin: {from}}
@@ -149,30 +145,23 @@ func (c *configuration) sourceOf(flags *pflag.FlagSet, name string) source {
 	return in
 }
 
-// overruled returns the flags whose values in the environment and the file do not count.
-// Servers are named by nodes or by groups, of which those of the better source count. What else is
-// said of the groups counts if it is from there or from a better one, because it would not fit
-// other groups.
-func (c *configuration) overruled(flags *pflag.FlagSet) (names []string, err error) {
+// overruled returns the flag whose value in the environment and the file does not count, if there is
+// one. Servers are named by nodes or by groups, of which those of the better source count.
+func (c *configuration) overruled(flags *pflag.FlagSet) (name string, err error) {
 	nodes, groups := c.sourceOf(flags, "node"), c.sourceOf(flags, "group")
 	switch {
 	case nodes < groups:
-		return append([]string{"group"}, mapFlags...), nil
+		return "group", nil
 	case nodes > groups:
-		names = append(names, "node")
+		return "node", nil
 	case nodes == onCommandLine:
-		return nil, usageErrorf("--node and --group exclude each other: the servers of --node are one set; name each in its group, or leave --group out")
+		return "", usageErrorf("--node and --group exclude each other: the servers of --node are one set; name each in its group, or leave --group out")
 	case nodes == inEnvironment:
-		return nil, configErrorf("$%s and $%s are both set; leave one out", variable("nodes"), variable("groups"))
+		return "", configErrorf("$%s and $%s are both set; leave one out", variable("nodes"), variable("groups"))
 	case nodes == inFile:
-		return nil, configErrorf("%s: there are both nodes and groups; leave one out", c.path)
+		return "", configErrorf("%s: there are both nodes and groups; leave one out", c.path)
 	}
-	for _, name := range mapFlags {
-		if c.sourceOf(flags, name) > groups {
-			names = append(names, name)
-		}
-	}
-	return names, nil
+	return "", nil
 }
 
 // find finds a key in the environment or the file, and returns where it was, as errors say it.

@@ -13,7 +13,6 @@ import (
 	"github.com/redquorum/redquorum/internal/alike"
 	"github.com/redquorum/redquorum/internal/doctor"
 	"github.com/redquorum/redquorum/internal/plain"
-	"github.com/redquorum/redquorum/redlock"
 )
 
 // The exit codes of doctor are those of plugins of Nagios, for monitoring, and 69.
@@ -39,9 +38,6 @@ warning if that can happen when something else goes wrong. --all and --json show
 it should be. A warning about what you have decided, and will not change, is a note with --accept:
 --accept transport for passwords in clear, --accept nodes for one server ($REDLOCK_ACCEPT).
 
-It checks each group of servers, and tells which version of their map is in use. While the map is
-being changed it tells whether the next step is safe, and exits with 1.
-
 Exit codes:
   0      all is well, but for notes
   1      locks can be taken, but there are warnings, or servers without a vote (or it
@@ -64,7 +60,7 @@ Exit codes:
 			}
 			found.accept(accept)
 			document := any(found)
-			if found.Map == nil { // of a set of servers its report alone
+			if !grouped(s.all()) { // of a set of servers its report alone
 				document = found.Groups[0].Report
 			}
 			if err := plain.OutputEither(c.OutOrStdout(), asJSON, document, found.text(all)); err != nil {
@@ -85,9 +81,8 @@ const usualTTL = 10 * time.Second
 
 // An examination is what doctor has found: of one set of servers, or of groups.
 type examination struct {
-	Verdict doctor.Severity   `json:"verdict"` // the worst of all
-	Map     *doctor.MapReport `json:"map"`
-	Groups  []groupReport     `json:"groups"`
+	Verdict doctor.Severity `json:"verdict"` // the worst of all
+	Groups  []groupReport   `json:"groups"`
 }
 
 // A groupReport is what was found of one group, or of the set.
@@ -106,7 +101,7 @@ func (s *servers) examine(ctx context.Context, sets []serverSet) (*examination, 
 	}
 	examined := make([]doctor.Set, len(sets))
 	for i, set := range sets {
-		examined[i].Prefix = set.prefix
+		examined[i].Groups = s.hashOf(set)
 		for _, u := range set.urls {
 			server, err := doctor.Open(u, opts...)
 			if err != nil {
@@ -125,21 +120,6 @@ func (s *servers) examine(ctx context.Context, sets []serverSet) (*examination, 
 		found.Groups = append(found.Groups, groupReport{sets[i].group, report, sets[i]})
 		found.Verdict = max(found.Verdict, report.Verdict)
 	}
-	if grouped(sets) {
-		// The TTL of a Locker that locks nothing only has to be one that allows such a timeout.
-		ttl := 3*s.answerTimeout() + usualTTL
-		locker, err := s.open(sets, redlock.NodeTimeout(s.answerTimeout()), redlock.TTL(ttl), redlock.MaxTTL(max(ttl, s.maxTTL)))
-		if err != nil {
-			return nil, err
-		}
-		defer locker.Close()
-		state, err := locker.Groups(ctx)
-		if err != nil {
-			return nil, err
-		}
-		found.Map = doctor.ExamineMap(state, s.groupMap(sets, nil))
-		found.Verdict = max(found.Verdict, found.Map.Worst())
-	}
 	return found, ctx.Err()
 }
 
@@ -150,9 +130,6 @@ func (e *examination) accept(checks []string) {
 		g.Accept(checks)
 		e.Verdict = max(e.Verdict, g.Report.Verdict)
 	}
-	if e.Map != nil {
-		e.Verdict = max(e.Verdict, e.Map.Worst())
-	}
 }
 
 // verdict returns what was found as an exit code, without a message, because it was printed.
@@ -161,7 +138,7 @@ func (e *examination) verdict() error {
 	switch {
 	case slices.ContainsFunc(e.Groups, noQuorum):
 		return &exitError{code: exitNoQuorum}
-	case slices.ContainsFunc(e.Groups, func(g groupReport) bool { return !g.Locks() }), e.Map != nil && e.Map.Worst() == doctor.Fatal:
+	case slices.ContainsFunc(e.Groups, func(g groupReport) bool { return !g.Locks() }):
 		return &exitError{code: exitDoctorFatal}
 	case e.Verdict >= doctor.Warning:
 		return &exitError{code: exitDoctorWarning}
@@ -170,15 +147,16 @@ func (e *examination) verdict() error {
 }
 
 func (e *examination) text(all bool) string {
-	if e.Map == nil {
+	if e.Groups[0].Group == "" {
 		return diagnosis(e.Groups[0].Report, all)
 	}
 	var b strings.Builder
-	for _, g := range e.Groups {
-		fmt.Fprintf(&b, "%s\n\n%s\n", strings.ToUpper(g.set.String()[:1])+g.set.String()[1:], diagnosis(g.Report, all))
+	for i, g := range e.Groups {
+		if i > 0 {
+			b.WriteString("\n")
+		}
+		fmt.Fprintf(&b, "%s\n\n%s", strings.ToUpper(g.set.String()[:1])+g.set.String()[1:], diagnosis(g.Report, all))
 	}
-	fmt.Fprintf(&b, "Map of the groups, version %d: %v\n", e.Map.Version, e.Map.Worst())
-	writeFindings(&b, e.Map.Findings, all)
 	return b.String()
 }
 

@@ -9,27 +9,20 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/redquorum/redquorum/internal/alike"
+	"github.com/redquorum/redquorum/internal/groups"
 	"github.com/redquorum/redquorum/internal/plain"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/pool"
-	"github.com/redquorum/redquorum/redlock"
 )
 
 // A serverSet is servers that vote together: all that --node names, or one group of --group.
 type serverSet struct {
-	group            string // empty for --node
-	urls             []string
-	prefix           string // of the group's keys, behind that of all
-	joining, leaving bool
+	group string // empty for --node
+	urls  []string
 }
 
 func (set serverSet) quorum() int { return len(set.urls)/2 + 1 }
-
-// prefixOf returns what stands before the names of locks on the servers of the set.
-func (s *servers) prefixOf(set serverSet) string { return s.prefix + set.prefix }
 
 // names returns the servers as they are called. What is no URL has none, and is reported later.
 func (set serverSet) names() (names []string) {
@@ -40,18 +33,6 @@ func (set serverSet) names() (names []string) {
 	}
 	return names
 }
-
-// groupFlags adds the flags that say which groups of servers there are.
-func (s *servers) groupFlags(f *pflag.FlagSet) {
-	f.StringArrayVar(&s.groups, "group", nil, "`NAME=URL,URL,...`: a group of servers, which has its part of the locks; repeat it for each, instead of --node")
-	f.IntVar(&s.mapVersion, "map-version", 1, "version of the map of the groups, one above that of the map before")
-	f.StringArrayVar(&s.joining, "joining", nil, "`NAME` of a group that is new in this version, while the map is being changed; repeat it for each")
-	f.StringArrayVar(&s.leaving, "leaving", nil, "`NAME` of a group that the next version will not have, while the map is being changed; repeat it for each")
-	f.StringArrayVar(&s.groupPrefixes, "group-prefix", nil, "`NAME=TEXT`: what stands before the keys of a group, behind --prefix, so that it can share servers with another group; repeat it for each")
-}
-
-// mapFlags are those that belong to --group.
-var mapFlags = []string{"map-version", "joining", "leaving", "group-prefix"}
 
 // nextGroupURL is nextURL for URLs of which some have the name of a group before them.
 var nextGroupURL = regexp.MustCompile(`[,;]+\s*(?:((?:[^\s=:/@,;]+=)?[a-z]+://)|$)`)
@@ -90,95 +71,18 @@ func (s *servers) readGroups() (err error) {
 	if s.sets, err = parseGroups(strings.Join(s.groups, " ")); err != nil {
 		return wrong(s.flags, "group", "%w", err)
 	}
-	if len(s.sets) == 0 {
-		if i := slices.IndexFunc(mapFlags, s.flags.Changed); i >= 0 {
-			return usageErrorf("--%s belongs to --group, and there are no groups; give --group NAME=URL,URL for each", mapFlags[i])
-		}
-		return nil
-	}
-	if err := s.readPrefixes(); err != nil {
-		return err
-	}
-	for flag, names := range map[string]*[]string{"joining": &s.joining, "leaving": &s.leaving} {
-		*names = splitNames(*names)
-		for _, name := range *names {
-			if !slices.Contains(groupsOf(s.sets), name) {
-				return wrong(s.flags, flag, "there is no group %s; there is: %s. While the map is being changed, give the groups of both versions",
-					plain.Word(name), plain.Words(groupsOf(s.sets)))
-			}
-		}
-	}
-	stays, before := false, false
-	for i := range s.sets {
-		set := &s.sets[i]
-		set.joining, set.leaving = slices.Contains(s.joining, set.group), slices.Contains(s.leaving, set.group)
-		if set.joining && set.leaving {
-			return wrong(s.flags, "leaving", "group %s cannot be joining and leaving; leave one out", plain.Word(set.group))
-		}
-		stays, before = stays || !set.leaving, before || !set.joining
-	}
-	switch changing := len(s.joining)+len(s.leaving) > 0; {
-	case !stays:
-		return wrong(s.flags, "leaving", "all groups are leaving; give the groups that stay or join, too")
-	case !before:
-		return wrong(s.flags, "joining", "all groups are joining; where there was no map before, leave --joining out")
-	case changing && s.mapVersion == 1:
-		return wrong(s.flags, "map-version", "groups are joining or leaving, and the map's version is 1; give one that is one above that of the map before")
-	}
-	return nil
-}
-
-// readPrefixes gives the groups their prefixes. Groups that have a server in common need different
-// ones.
-func (s *servers) readPrefixes() error {
-	given := map[string]bool{}
-	for _, field := range splitNames(s.groupPrefixes) {
-		name, text, ok := strings.Cut(field, "=")
-		if !ok {
-			return wrong(s.flags, "group-prefix", "%s: write NAME=TEXT, as in b=b:, with a TEXT without commas and spaces", plain.Word(field))
-		}
-		i := slices.Index(groupsOf(s.sets), name)
-		switch {
-		case i < 0:
-			return wrong(s.flags, "group-prefix", "there is no group %s to have a prefix; there is: %s. Give its servers with --group, or leave its --group-prefix out",
-				plain.Word(name), plain.Words(groupsOf(s.sets)))
-		case given[name]:
-			return wrong(s.flags, "group-prefix", "there are two prefixes of group %s; give one", plain.Word(name))
-		}
-		given[name], s.sets[i].prefix = true, text
-	}
 	for i, a := range s.sets {
 		for _, b := range s.sets[:i] {
 			of := b.names()
 			for _, server := range a.names() {
-				if a.prefix == b.prefix && slices.Contains(of, server) {
-					return wrong(s.flags, "group", "groups %s and %s have the same server, %s; give one of them keys of its own by --group-prefix, as in %s=%s:",
-						plain.Word(b.group), plain.Word(a.group), plain.Word(server), plain.Word(a.group), plain.Word(a.group))
+				if slices.Contains(of, server) {
+					return wrong(s.flags, "group", "groups %s and %s have the same server, %s: a server belongs to one group",
+						plain.Word(b.group), plain.Word(a.group), plain.Word(server))
 				}
 			}
 		}
 	}
 	return nil
-}
-
-// foreign returns the prefixes of other groups on a server of the set whose keys look like those of
-// the set's locks.
-func (s *servers) foreign(set serverSet, server string) (prefixes []string) {
-	if set.group == "" {
-		return nil
-	}
-	for _, other := range s.sets {
-		longer, isPrefix := strings.CutPrefix(other.prefix, set.prefix)
-		if isPrefix && longer != "" && slices.Contains(other.names(), server) {
-			prefixes = append(prefixes, s.prefixOf(other))
-		}
-	}
-	return prefixes
-}
-
-// splitNames returns the names of a list with commas or spaces between them.
-func splitNames(lists []string) []string {
-	return strings.Fields(strings.ReplaceAll(strings.Join(lists, " "), ",", " "))
 }
 
 func groupsOf(sets []serverSet) (names []string) {
@@ -188,26 +92,22 @@ func groupsOf(sets []serverSet) (names []string) {
 	return names
 }
 
-// groupMap returns the map of the sets. Without nodes, it tells where a name is.
-func (s *servers) groupMap(sets []serverSet, nodes [][]protocol.Node) redlock.Map {
-	m := redlock.Map{Version: s.mapVersion}
-	for i, set := range sets {
-		g := redlock.Group{Name: set.group, Prefix: set.prefix, Joining: set.joining, Leaving: set.leaving}
-		if nodes != nil {
-			g.Nodes = nodes[i]
-		}
-		m.Groups = append(m.Groups, g)
-	}
-	return m
+// setOf returns the set that has a lock.
+func (s *servers) setOf(sets []serverSet, name string) serverSet {
+	return sets[groups.Of(groupsOf(sets), s.prefix+name)]
 }
 
-// setsOf returns the sets on which a lock is: one, or two while a change of the map moves it.
-func (s *servers) setsOf(sets []serverSet, name string) (of []serverSet) {
-	if !grouped(sets) {
-		return sets
+// hashOf returns the hash of all groups that clients write into the records of a set's servers;
+// nothing if there are no groups.
+func (s *servers) hashOf(set serverSet) string {
+	if set.group == "" {
+		return ""
 	}
-	groups := s.groupMap(sets, nil).GroupsOf(s.prefix + name)
-	return slices.DeleteFunc(slices.Clone(sets), func(set serverSet) bool { return !slices.Contains(groups, set.group) })
+	m := groups.Map{}
+	for _, each := range s.sets {
+		m[each.group] = each.names()
+	}
+	return m.Hash(set.group)
 }
 
 // grouped reports whether the sets are groups.
@@ -240,16 +140,10 @@ func (set serverSet) blame(err error) error {
 
 // String returns what the set is called.
 func (set serverSet) String() string {
-	text := "group " + plain.Word(set.group)
-	switch {
-	case set.group == "":
+	if set.group == "" {
 		return "the servers"
-	case set.joining:
-		text += ", joining"
-	case set.leaving:
-		text += ", leaving"
 	}
-	return text
+	return "group " + plain.Word(set.group)
 }
 
 // A nodeSet sends requests to all servers of a set, outside of any lock.

@@ -3,15 +3,14 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	tr "github.com/stretchr/testify/require"
 
-	"github.com/redquorum/redquorum/internal/doctor"
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -34,22 +33,10 @@ func TestGroupsAreNamedInAllWays(t *testing.T) {
 	s, err = settled(t, "", map[string]string{"REDLOCK_GROUPS": "a=redis://1 redis://:x,b=y@2\nb=unix:///3"})
 	tr.NoError(t, err)
 	assert.Equal(t, want, s.sets)
-	assert.Equal(t, 1, s.mapVersion)
-
-	s, err = settled(t, "groups: [a=redis://1, b=redis://2, c=redis://3, d=redis://4]\nmap_version: 7\njoining: [c, d]\nleaving: a\n", map[string]string{"REDLOCK_PASSWORD": "secret"})
-	tr.NoError(t, err)
-	sets := s.all()
-	assert.Equal(t, []serverSet{
-		{group: "a", urls: []string{"redis://1"}, leaving: true}, {group: "b", urls: []string{"redis://2"}},
-		{group: "c", urls: []string{"redis://3"}, joining: true}, {group: "d", urls: []string{"redis://4"}, joining: true},
-	}, sets)
-	assert.Equal(t, 7, s.mapVersion)
-	assert.True(t, s.login.areSet())
 }
 
-// TestNodesOrGroupsComeFromTheBetterSource, and with groups what is said of their map there.
 func TestNodesOrGroupsComeFromTheBetterSource(t *testing.T) {
-	const nodes, groups = "nodes: [redis://node]\n", "groups: [a=redis://file, b=redis://b]\nmap_version: 3\njoining: [b]\ngroup_prefixes: [b=b:]\n"
+	const nodes, groups = "nodes: [redis://node]\n", "groups: [a=redis://file, b=redis://b]\n"
 	ofGroups := map[string]string{"REDLOCK_GROUPS": "a=redis://env"}
 	for _, test := range []struct {
 		file string
@@ -57,35 +44,23 @@ func TestNodesOrGroupsComeFromTheBetterSource(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nodes, nil, []string{"--group", "a=redis://flag"}, "1 [] [{a [redis://flag] false false}]"},
-		{nodes, ofGroups, nil, "1 [] [{a [redis://env] false false}]"},
-		{groups, ofGroups, nil, "1 [] [{a [redis://env] false false}]"},
-		{groups, ofGroups, []string{"--map-version", "4"}, "4 [] [{a [redis://env] false false}]"},
-		{groups, map[string]string{"REDLOCK_MAP_VERSION": "4"}, nil, "4 [] [{a [redis://file] false false} {b [redis://b] true false b:}]"},
-		{groups, map[string]string{"REDLOCK_GROUP_PREFIXES": "a=x=,b="}, nil, "3 [] [{a [redis://file] false false x=} {b [redis://b] true false}]"},
-		{groups, nil, []string{"--group-prefix", "a=a:", "--group-prefix", "b=c:"}, "3 [] [{a [redis://file] false false a:} {b [redis://b] true false c:}]"},
-		{"", map[string]string{"REDLOCK_GROUPS": "a=redis://env", "REDLOCK_GROUP_PREFIXES": "a=a:"}, []string{"--group", "b=redis://flag"}, "1 [] [{b [redis://flag] false false}]"},
-		{groups, nil, []string{"--node", "redis://flag"}, "1 [redis://flag] []"},
-		{groups, map[string]string{"REDLOCK_NODES": "redis://env"}, nil, "1 [redis://env] []"},
-		{"", ofGroups, []string{"--node", "redis://flag"}, "1 [redis://flag] []"},
+		{nodes, nil, []string{"--group", "a=redis://flag"}, "[] [{a [redis://flag]}]"},
+		{nodes, ofGroups, nil, "[] [{a [redis://env]}]"},
+		{groups, ofGroups, nil, "[] [{a [redis://env]}]"},
+		{groups, nil, nil, "[] [{a [redis://file]} {b [redis://b]}]"},
+		{"", ofGroups, []string{"--group", "b=redis://flag"}, "[] [{b [redis://flag]}]"},
+		{groups, nil, []string{"--node", "redis://flag"}, "[redis://flag] []"},
+		{groups, map[string]string{"REDLOCK_NODES": "redis://env"}, nil, "[redis://env] []"},
+		{"", ofGroups, []string{"--node", "redis://flag"}, "[redis://flag] []"},
 	} {
 		s, err := settled(t, test.file, test.env, test.args...)
 		tr.NoError(t, err)
-		assert.Equal(t, test.want, fmt.Sprintf("%d %v %s", s.mapVersion, s.nodes, sets(s.sets)), test)
-	}
-}
-
-// sets prints serverSets with all their fields.
-func sets(all []serverSet) string {
-	var texts []string
-	for _, s := range all {
-		text := fmt.Sprintf("{%s %v %v %v", s.group, s.urls, s.joining, s.leaving)
-		if s.prefix != "" {
-			text += " " + s.prefix
+		var sets []string
+		for _, set := range s.sets {
+			sets = append(sets, fmt.Sprintf("{%s %v}", set.group, set.urls))
 		}
-		texts = append(texts, text+"}")
+		assert.Equal(t, test.want, fmt.Sprintf("%v %v", s.nodes, sets), test)
 	}
-	return "[" + strings.Join(texts, " ") + "]"
 }
 
 // A groupFleet has the servers of some groups.
@@ -102,36 +77,31 @@ func startGroups(t *testing.T, kind fleet.Kind, names ...string) groupFleet {
 
 // on adds the flags for groups to a command line, before its first argument.
 func (gs groupFleet) on(line string, names ...string) []string {
-	args := []string{strings.Fields(line)[0], "--memory-guard=false", "--dial-timeout", longEnough.String(), "--node-timeout", "4s"}
+	return slices.Insert(gs.guarded(line, names...), 1, "--memory-guard=false")
+}
+
+// guarded is on, with the memory guard.
+func (gs groupFleet) guarded(line string, names ...string) []string {
+	args := []string{strings.Fields(line)[0], "--dial-timeout", longEnough.String(), "--node-timeout", "4s"}
 	for _, name := range names {
 		args = append(args, "--group", name+"="+strings.Join(gs[name].URLs(), ","))
 	}
 	return append(args, strings.Fields(line)[1:]...)
 }
 
-// locker is a client with the map of a version, of which it gets the flags.
-func (gs groupFleet) locker(t *testing.T, flags string, names ...string) *redlock.Locker {
+// locker is a client of the groups.
+func (gs groupFleet) locker(t *testing.T, names ...string) *redlock.Locker {
 	t.Helper()
-	l, _ := lockerOf(t, gs.on("x "+flags, names...)[1:])
-	return l
-}
-
-// lockerOf is a client with the map of the flags.
-func lockerOf(t *testing.T, flags []string) (*redlock.Locker, []serverSet) {
-	t.Helper()
-	s, err := settled(t, "", nil, flags...)
-	tr.NoError(t, err)
-	sets := s.all()
-	var nodes [][]protocol.Node
-	for _, set := range sets {
-		of, err := pool.OpenWith(set.urls, patient...)
+	var of []redlock.Group
+	for _, name := range names {
+		nodes, err := pool.OpenWith(gs[name].URLs(), patient...)
 		tr.NoError(t, err)
-		nodes = append(nodes, of)
+		of = append(of, redlock.Group{Name: name, Nodes: nodes})
 	}
-	l, err := redlock.NewGroups(s.groupMap(sets, nodes), redlock.Prefix(s.prefix), redlock.MemoryGuard(false), redlock.NodeTimeout(longEnough), redlock.TTL(2*longEnough))
+	l, err := redlock.NewGroups(of, redlock.MemoryGuard(false), redlock.NodeTimeout(longEnough), redlock.TTL(2*longEnough))
 	tr.NoError(t, err)
 	t.Cleanup(func() { l.Close() })
-	return l, sets
+	return l
 }
 
 // nameIn returns a name that l has in the group.
@@ -155,7 +125,7 @@ func (gs groupFleet) holders(t *testing.T, group, key string) (n int) {
 
 func TestStatusTellsTheGroup(t *testing.T) {
 	gs := startGroups(t, fleet.Embedded, "a", "b")
-	l := gs.locker(t, "", "a", "b")
+	l := gs.locker(t, "a", "b")
 	inA, inB := nameIn(l, "a"), nameIn(l, "b")
 	for _, name := range []string{inA, inB} {
 		_, err := l.TryAcquire(t.Context(), name)
@@ -191,164 +161,113 @@ func TestStatusTellsTheGroup(t *testing.T) {
 	assert.Regexp(t, inB+` +b +held`, out, "what is known is told")
 }
 
-// TestReleaseFindsTheGroup, and in a change of the map that moves a name both groups, in which it
-// has a value each.
 func TestReleaseFindsTheGroup(t *testing.T) {
 	gs := startGroups(t, fleet.Embedded, "a", "b")
-	const change = "--map-version 2 --joining b "
-	l := gs.locker(t, change, "a", "b")
-	stays, moves := nameIn(l, "a"), nameIn(l, "b")
+	l := gs.locker(t, "a", "b")
+	inA, inB := nameIn(l, "a"), nameIn(l, "b")
 	release := func(line string) (code int, out, errs string) {
-		return redlockCommand(t, gs.on("release "+change+line, "a", "b")...)
+		return redlockCommand(t, gs.on("release "+line, "a", "b")...)
 	}
-	values := func() (a, b string) { return has(t, gs["a"].URLs()[0], moves), has(t, gs["b"].URLs()[0], moves) }
 	for _, group := range []string{"a", "b"} {
-		put(t, gs[group].URLs(), moves, "value-in-"+group)
+		for _, name := range []string{inA, inB} {
+			put(t, gs[group].URLs(), name, "value-in-"+group)
+		}
 	}
-	put(t, gs["a"].URLs(), stays, "value")
-	put(t, gs["b"].URLs(), stays, "of another")
-
-	code, out, errs := release(stays + " --force --yes")
+	code, out, errs := release(inA + " --force --yes")
 	assert.Zero(t, code, errs)
 	assert.Contains(t, out, "group a\nSERVER")
-	assert.Contains(t, out, stays+", group a: deleted on 3 of 3 servers\n")
-	assert.Zero(t, gs.holders(t, "a", stays))
-	assert.Equal(t, 3, gs.holders(t, "b", stays), "the map has it in one group")
-
-	code, out, errs = release(moves + " --value value-in-b")
+	assert.Contains(t, out, inA+", group a: deleted on 3 of 3 servers\n")
+	assert.Zero(t, gs.holders(t, "a", inA))
+	assert.Equal(t, 3, gs.holders(t, "b", inA), "the name is in one group")
+	code, out, errs = release(inB + " --value value-in-b")
 	assert.Zero(t, code, errs)
-	assert.Equal(t, moves+", group b, joining: deleted on 3 of 3 servers\n", out)
-	a, b := values()
-	assert.Equal(t, "value-in-a", a)
-	assert.Empty(t, b)
-	code, _, _ = redlockCommand(t, gs.on("status -q "+change+moves, "a", "b")...)
-	assert.Zero(t, code, "it is held in one")
-	code, out, errs = release(moves + " --force --yes")
-	assert.Zero(t, code, errs)
-	assert.Contains(t, out, moves+", group a: deleted on 3 of 3 servers\n")
-	a, b = values()
-	assert.Empty(t, a+b)
-	for _, group := range []string{"a", "b"} {
-		put(t, gs[group].URLs(), moves, "value-in-"+group)
-	}
-	code, out, errs = release(moves + " --force")
-	assert.Equal(t, exitUsage, code)
-	assert.Contains(t, errs, "give --yes")
-	assert.Equal(t, 1, strings.Count(out, "SERVER"), "one answer is for all")
+	assert.Equal(t, inB+", group b: deleted on 3 of 3 servers\n", out)
+	assert.Equal(t, 3, gs.holders(t, "a", inB))
+	put(t, gs["b"].URLs(), inB, "value-in-b")
 	for i := range 2 {
-		tr.NoError(t, gs["a"].Kill(t.Context(), i))
+		tr.NoError(t, gs["b"].Kill(t.Context(), i))
 	}
-	code, _, errs = release(moves + " --force --yes")
+	code, _, errs = release(inB + " --force --yes")
 	assert.Equal(t, exitNoQuorum, code)
-	assert.Contains(t, errs, "group a: ")
-	assert.Zero(t, gs.holders(t, "b", moves), "what could be deleted is")
+	assert.Contains(t, errs, "group b: ")
 }
 
 // diagnose runs doctor over groups.
-func (gs groupFleet) diagnose(t *testing.T, flags string, names ...string) (code int, e examination, text string) {
+func (gs groupFleet) diagnose(t *testing.T, args []string) (code int, e examination, text string) {
 	t.Helper()
-	code, out, errs := redlockCommand(t, gs.on("doctor --json "+flags, names...)...)
+	code, out, errs := redlockCommand(t, append(args, "--json")...)
 	tr.Empty(t, errs)
 	tr.NoError(t, json.Unmarshal([]byte(out), &e), out)
-	_, text, errs = redlockCommand(t, gs.on("doctor "+flags, names...)...)
+	_, text, errs = redlockCommand(t, args...)
 	tr.Empty(t, errs)
 	fits(t, text)
 	return code, e, strings.Join(strings.Fields(text), " ")
 }
 
 func TestDoctorExaminesGroups(t *testing.T) {
-	gs := startGroups(t, fleet.Process, "a", "b", "c")
+	gs := startGroups(t, fleet.Process, "a", "b")
 	for _, f := range gs {
 		for _, u := range f.URLs() { // as locks without the memory guard need it
 			ask(t, u, "CONFIG", "SET", "appendonly", "yes")
 			ask(t, u, "CONFIG", "SET", "appendfsync", "always")
 		}
 	}
-	old := gs.locker(t, "", "a", "b")
-	for _, group := range []string{"a", "b"} {
-		_, err := old.TryAcquire(t.Context(), nameIn(old, group))
-		tr.NoError(t, err)
-	}
-	code, e, text := gs.diagnose(t, "", "a", "b")
+	code, e, text := gs.diagnose(t, gs.on("doctor", "a", "b"))
 	assert.Zero(t, code, text)
-	assert.True(t, e.Map.Complete)
-	assert.Equal(t, []doctor.MapGroup{{Group: "a", Version: 1}, {Group: "b", Version: 1}}, e.Map.Groups)
 	tr.Len(t, e.Groups, 2)
+	assert.Equal(t, "b", e.Groups[1].Group)
 	assert.Contains(t, text, "Group a 127.")
 	assert.Equal(t, 2, strings.Count(text, "3 of 3 servers answered, 2 are needed"), text)
-
-	const change = "--map-version 2 --joining c"
-	code, e, text = gs.diagnose(t, change, "a", "b", "c")
-	assert.Equal(t, exitDoctorWarning, code)
-	assert.True(t, e.Map.Changing)
-	assert.Contains(t, text, "Group c, joining")
-	assert.Contains(t, text, "clients may be left that have version 1 alone, in group a, b")
-
-	code, _, text = gs.diagnose(t, "--map-version 2", "a", "b", "c")
-	assert.Equal(t, exitDoctorFatal, code)
-	assert.Contains(t, text, "version 1 of the map is in use, and not version 2")
-
 	for i := range 2 {
 		tr.NoError(t, gs["b"].Kill(t.Context(), i))
 	}
-	code, _, text = gs.diagnose(t, change, "a", "b", "c")
+	code, _, text = gs.diagnose(t, gs.on("doctor", "a", "b"))
 	assert.Equal(t, exitNoQuorum, code)
 	assert.Contains(t, text, "1 of 3 servers answered, 2 are needed: not fit")
 }
 
-// replacing returns the flags, for a command line, of a map with two of three servers in group b as
-// in group a.
-func replacing(f fleet.Fleet) string {
-	urls := f.URLs()
-	return "--memory-guard=false --dial-timeout " + longEnough.String() + " --node-timeout 4s --prefix x: --map-version 2 --leaving a --joining b --group-prefix b=b: " +
-		"--group a=" + strings.Join(urls[:3], ",") + " --group b=" + strings.Join(append(urls[:2:2], urls[3]), ",") + " "
-}
+// TestGroupsChangeByAReset: clients and doctor refuse servers that others use with other groups, and a reset gives the
+// servers of all groups to the new ones.
+func TestGroupsChangeByAReset(t *testing.T) {
+	gs := startGroups(t, fleet.Embedded, "a", "b")
+	l := gs.locker(t, "a", "b")
+	inA := nameIn(l, "a")
+	run := func(want int, names ...string) (errs string) {
+		t.Helper()
+		code, _, errs := redlockCommand(t, gs.guarded("run --no-wait "+inA+" -- true", names...)...)
+		assert.Equal(t, want, code, errs)
+		return errs
+	}
+	reset := func(names ...string) string { return succeeds(t, gs.guarded("reset --yes", names...)...) }
+	out := reset("a")
+	assert.Contains(t, out, "Group a\n3 of 3 servers have a new record, and vote\n")
+	run(0, "a")
+	errs := run(exitConfig, "a", "b")
+	assert.Contains(t, errs, "other clients use other servers or groups")
+	assert.Contains(t, errs, "redlock reset")
+	assert.Equal(t, 1, strings.Count(errs, "\n"))
+	code, _, text := gs.diagnose(t, gs.guarded("doctor", "a", "b"))
+	assert.Equal(t, exitDoctorFatal, code)
+	assert.Contains(t, text, "its clients name other groups or servers")
+	code, _, errs = redlockCommand(t, append([]string{"run", "--node", strings.Join(gs["a"].URLs(), ",")}, strings.Fields("--no-wait x -- true")...)...)
+	assert.Equal(t, exitConfig, code, errs)
 
-// TestGroupsThatShareServersHaveKeysOfTheirOwn, and the commands tell them apart.
-func TestGroupsThatShareServersHaveKeysOfTheirOwn(t *testing.T) {
-	onKinds(t, 4, func(t *testing.T, f fleet.Fleet) {
-		flags := replacing(f)
-		l, sets := lockerOf(t, strings.Fields(flags))
-		lock, err := l.TryAcquire(t.Context(), "job")
-		tr.NoError(t, err)
-		redlocks := func(line string) (code int, out, errs string) {
-			command, rest, _ := strings.Cut(line, " ")
-			return redlockCommand(t, strings.Fields(command+" "+flags+rest)...)
-		}
-		for _, line := range []string{"status", "status job"} {
-			code, out, errs := redlocks(line)
-			assert.Zero(t, code, errs)
-			assert.Regexp(t, `(?m)^job +a +held +[23] of 3`, out)
-			assert.Regexp(t, `(?m)^job +b +held +[23] of 3`, out)
-			assert.Equal(t, 2, strings.Count(out, "job "), "neither keys of the other group, nor of the map: %s", out)
-			assert.NotContains(t, out, "redlock:")
-			assert.NotContains(t, out, "b:job")
-		}
-		put(t, f.URLs()[2:3], "x:b:own", "value")
-		_, out, _ := redlocks("status")
-		assert.Regexp(t, `(?m)^b:own +a +partial`, out, "group b is not on this server")
-
-		// A holder that lives would release its lock in group b as soon as group a has lost it.
-		tr.NoError(t, lock.Release(t.Context()))
-		put(t, sets[0].urls, "x:job", "of a dead holder")
-		put(t, sets[1].urls, "x:b:job", "of a dead holder")
-		code, out, errs := redlocks("release job --force --yes")
-		assert.Zero(t, code, errs)
-		assert.Contains(t, out, "job, group a, leaving: deleted on 3 of 3 servers")
-		assert.Contains(t, out, "job, group b, joining: deleted on 3 of 3 servers")
-		for _, u := range f.URLs() {
-			assert.Empty(t, has(t, u, "x:job")+has(t, u, "x:b:job"))
-		}
-		code, _, errs = redlocks("status ock:epoch --group-prefix a=x:redl")
-		assert.Equal(t, exitUsage, code)
-		assert.Contains(t, errs, "a key of redlock's own, not a lock")
-
-		ask(t, f.URLs()[0], "SET", "redlock:permit:1:{x:b:job}", "value")
-		_, out, _ = redlocks("status job --permits 2")
-		assert.Contains(t, out, "\n  redlock release job --value value\n")
-		code, out, errs = redlocks("release job --value value")
-		assert.Zero(t, code, errs)
-		assert.Equal(t, "job, permit 1, group b, joining: deleted on 1 of 3 servers\n", out)
-		assert.Empty(t, has(t, f.URLs()[0], "redlock:permit:1:{x:b:job}"))
-	})
+	out = reset("b", "a")
+	assert.Contains(t, out, "Group b\n3 of 3 servers have a new record, and vote\nGroup a\n3 of 3")
+	run(0, "a", "b")
+	run(0, "b", "a")
+	run(exitConfig, "a")
+	out = succeeds(t, gs.guarded("reset --yes --json", "a", "b")...)
+	var all struct{ Groups []resetReport }
+	tr.NoError(t, json.Unmarshal([]byte(out), &all))
+	tr.Len(t, all.Groups, 2)
+	assert.Equal(t, "b", all.Groups[1].Group)
+	assert.Len(t, all.Groups[1].Nodes, 3)
+	for i := range 2 {
+		tr.NoError(t, gs["b"].Kill(t.Context(), i))
+	}
+	code, _, errs = redlockCommand(t, gs.guarded("reset --yes", "a", "b")...)
+	assert.Equal(t, exitNoQuorum, code)
+	assert.Contains(t, errs, "group b: no quorum: 1 of 3 servers answered")
+	assert.Contains(t, errs, "nothing was changed")
 }

@@ -34,10 +34,7 @@ Topics:{{range .Commands}}{{if .IsAdditionalHelpTopicCommand}}
   {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{if .HasAvailableLocalFlags}}
 
 Flags:
-{{flagsOf . false}}{{with flagsOf . true}}
-
-Flags for groups of servers (see "redlock help config"):
-{{.}}{{end}}{{end}}{{if .HasAvailableSubCommands}}
+{{flagsOf .}}{{end}}{{if .HasAvailableSubCommands}}
 
 See "{{.Root.Name}} help{{if .HasParent}} {{.Name}}{{end}} COMMAND{{if .HasHelpSubCommands}}" or "{{.Root.Name}} help TOPIC{{end}}" for more.{{end}}
 `
@@ -45,15 +42,9 @@ See "{{.Root.Name}} help{{if .HasParent}} {{.Name}}{{end}} COMMAND{{if .HasHelpS
 // It is cobra's, for all commands of the process.
 func init() { cobra.AddTemplateFunc("flagsOf", flagsOf) }
 
-// flagsOf describes the flags of a command that are about groups of servers, or its others.
-func flagsOf(c *cobra.Command, aboutGroups bool) string {
-	some := pflag.NewFlagSet(c.Name(), pflag.ContinueOnError)
-	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		if aboutGroups == (f.Name == "group" || slices.Contains(mapFlags, f.Name)) {
-			some.AddFlag(f)
-		}
-	})
-	return strings.TrimRight(some.FlagUsagesWrapped(100), "\n")
+// flagsOf describes the flags of a command.
+func flagsOf(c *cobra.Command) string {
+	return strings.TrimRight(c.LocalFlags().FlagUsagesWrapped(100), "\n")
 }
 
 const configHelp = `A flag goes before the environment, and that before the configuration file:
@@ -89,8 +80,7 @@ Both are read again for new connections, and so are the files of --tls-ca, --tls
 
 GROUPS OF SERVERS
 
-If one set of servers is too slow for all locks, several groups can share the work. A group keeps
-its name when the addresses of its servers change:
+If one set of servers is too slow for all locks, several groups can share the work:
 
   groups:
     - a=redis://10.0.0.1:6379,redis://10.0.0.2:6379,redis://10.0.0.3:6379
@@ -101,26 +91,11 @@ Give each as a --group, or all of them in one, separated by commas or spaces:
   export REDLOCK_GROUPS="a=redis://10.0.0.1:6379 b=redis://10.0.1.1:6379"
 
 Set nodes or groups, not both in one place. If they are set in two places, the first of flags,
-environment and file counts. --map-version, --joining, --leaving and --group-prefix count if they
-are set in the same place as the groups, or before it.
+environment and file counts.
 
-To change the groups while clients work, go in three steps:
-
-  1. Give all clients the next version, with old and new groups: the new ones are
-     joining, and those that will go are leaving.
-         --map-version 2 --group a=... --group b=... --group c=... --joining c
-  2. Wait until "redlock doctor" with these flags says that the change is complete.
-     All clients must have it by then, and one must lock and stay for a minute.
-  3. Give all clients the same version without --joining, and without the groups that left.
-         --map-version 2 --group a=... --group b=... --group c=...
-
-To replace a server, or to change their number, let a group with another name join while the old
-one leaves. If they share a server, give the new group a prefix for its keys, which it keeps:
-
-  --map-version 2 --group a=URL1,URL2,URL3 --leaving a \
-      --group b=URL1,URL2,URL4 --joining b --group-prefix b=b:
-
-A client whose map does not fit those of others gets no lock, and exits with 78.`
+All clients must name the same groups, with the same addresses. A client that names others gets no
+lock, and exits with 78. To change the groups, stop all clients for the longest TTL, and run
+"redlock reset" with the new groups.`
 
 // newConfigHelp returns the help topic "config", which is no command.
 func newConfigHelp() *cobra.Command {

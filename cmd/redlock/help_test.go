@@ -24,11 +24,6 @@ func TestHelpFitsAWindow(t *testing.T) {
 			assert.LessOrEqual(t, len(strings.TrimSuffix(line, "\n")), 100, "%v: %s", args, line)
 		}
 		assert.False(t, strings.HasSuffix(out, "\n\n"), args)
-		flags, groups, has := strings.Cut(out, "\n\nFlags for groups of servers")
-		if assert.Equal(t, c.Runnable() && c.Flags().Lookup("group") != nil, has, "they have a section, the last") && has {
-			assert.NotContains(t, flags, "--map-version")
-			assert.Contains(t, groups, "--map-version")
-		}
 	}
 }
 

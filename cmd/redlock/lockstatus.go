@@ -141,8 +141,7 @@ func bytesOf(s string) []byte {
 }
 
 // allHeld returns the answer to -q: whether each name is held, or each of its permits where so many
-// are asked for. If one is not held that is certain, even if another's state is not known. A lock that
-// a change of the map moves is held in one of its groups at least.
+// are asked for. If one is not held that is certain, even if another's state is not known.
 func (st *status) allHeld(permits int) error {
 	const free, unknown, held = 0, 1, 2
 	states := map[string]int{}

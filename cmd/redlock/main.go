@@ -23,7 +23,6 @@ import (
 
 	"github.com/redquorum/redquorum/internal/job"
 	"github.com/redquorum/redquorum/internal/plain"
-	"github.com/redquorum/redquorum/redlock"
 )
 
 func main() {
@@ -89,11 +88,7 @@ func explain(ctx context.Context, err error) string {
 	case errors.As(context.Cause(ctx), &by):
 		return by.Error()
 	}
-	text := plain.OneLine(err.Error())
-	if errors.Is(err, redlock.ErrMap) {
-		text += ` (--map-version, --joining, --leaving; see "redlock help config")`
-	}
-	return text
+	return plain.OneLine(err.Error())
 }
 
 func newRoot() *cobra.Command {

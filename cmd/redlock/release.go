@@ -33,8 +33,7 @@ rising, so a resource that checks them refuses the old holder as soon as it has 
 token.
 
 A server that does not answer keeps the key until its TTL ends. Keys of other types are reported
-and left alone. --value frees one permit or reader, and --force all that it shows. While a change
-of the map moves a lock, two groups can have it, each with a value of its own: --force frees both.
+and left alone. --value frees one permit or reader, and --force all that it shows.
 
 Exit codes:
   0      a quorum of servers is free of it now
@@ -58,7 +57,7 @@ Exit codes:
 			if err := r.check(); err != nil {
 				return err
 			}
-			return r.run(c.Context(), r.servers.setsOf(r.servers.all(), r.name))
+			return r.run(c.Context(), r.servers.setOf(r.servers.all(), r.name))
 		},
 	}
 	r.servers = serverFlags(c)
@@ -100,33 +99,16 @@ func (r *releaseCommand) check() error {
 	return r.servers.checkName(r.name)
 }
 
-// An absence is the error of a release of what no server holds.
-type absence string
-
-func (a absence) Error() string { return string(a) }
-
-// run releases the lock on its sets. A change of the map moves a lock that is in two: it may be held in
-// one of them, and if in both, with a value of its own in each.
-func (r *releaseCommand) run(ctx context.Context, sets []serverSet) error {
-	var errs []error
-	for _, set := range sets {
-		found, err := r.look(ctx, set)
-		if err == nil {
-			if err := r.approve(found); err != nil {
-				return set.blame(err)
-			}
-			err = r.deleteAll(ctx, set, found)
-		}
-		errs = append(errs, set.blame(err))
+// run releases the lock on the set that has it.
+func (r *releaseCommand) run(ctx context.Context, set serverSet) error {
+	found, err := r.look(ctx, set)
+	if err == nil {
+		err = r.approve(found)
 	}
-	rest := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return errors.As(err, new(absence)) })
-	switch {
-	case len(rest) == 0:
-		return errs[0]
-	case r.byValue && slices.Contains(rest, nil):
-		return nil
+	if err == nil {
+		err = r.deleteAll(ctx, set, found)
 	}
-	return cmp.Or(rest...)
+	return set.blame(err)
 }
 
 // A part of a lock is what one client can hold of it: all of it, one of its permits, or a place among
@@ -179,7 +161,7 @@ func (r *releaseCommand) look(ctx context.Context, set serverSet) (meant []part,
 	if err != nil {
 		return nil, err
 	}
-	parts := partsOf(h, r.servers.prefixOf(set))
+	parts := partsOf(h, r.servers.prefix)
 	values := map[string]bool{}
 	for _, p := range parts {
 		if slices.ContainsFunc(p.on, r.means) {
@@ -213,13 +195,13 @@ func (r *releaseCommand) look(ctx context.Context, set serverSet) (meant []part,
 	case answers < set.quorum():
 		return nil, failure(names, errs, "nothing was deleted")
 	case r.force:
-		return nil, absence(fmt.Sprintf("no server that answered holds %s: nothing to release", plain.Word(r.name)))
+		return nil, fmt.Errorf("no server that answered holds %s: nothing to release", plain.Word(r.name))
 	case isBeginning.MatchString(r.value):
 		with = "with a value that begins so: nothing was deleted"
 	case isTooShort.MatchString(r.value):
 		with += fmt.Sprintf("; of a value that redlock made at least %d digits are wanted", leastDigits)
 	}
-	return nil, absence(fmt.Sprintf("no server that answered holds %s %s", plain.Word(r.name), with))
+	return nil, fmt.Errorf("no server that answered holds %s %s", plain.Word(r.name), with)
 }
 
 // tables shows the parts of the lock that somebody holds, or that there is none.
@@ -337,7 +319,7 @@ func (r *releaseCommand) delete(ctx context.Context, set serverSet, nodes *nodeS
 	case free < set.quorum():
 		return "", failure(nodes.names, errs, done)
 	case deleted == 0 && r.byValue: // it has gone since it was looked for
-		return "", absence(fmt.Sprintf("no server that answered holds %s with that value: nothing was deleted", plain.Word(r.name)))
+		return "", fmt.Errorf("no server that answered holds %s with that value: nothing was deleted", plain.Word(r.name))
 	}
 	title := p.title
 	if set.group != "" {

@@ -22,23 +22,23 @@ func newReset() *cobra.Command {
 		Use:   "reset",
 		Short: "Start the memory guard anew: all servers vote at once",
 		Long: `Gives each server a new record, which says that it has forgotten nothing and belongs to a set of
-as many servers as are named. All servers then vote at once. Use it when "redlock doctor" advises
-it: when the number of servers changes, when a record is damaged or was written by another
-version, or for new servers, whose quarantine need not be waited for.
+as many servers as are named, or to the groups that are named. All servers then vote at once. Use
+it when "redlock doctor" advises it: when the number of servers or the groups change, when a record
+is damaged or was written by another version, or for new servers, whose quarantine need not be
+waited for.
 
 A server that has forgotten a lock then votes for the next client that wants it, and two hold it
 at once. So stop all clients first, or be sure that no such lock is held. The command shows the
 records and the locks that are held, and asks.
 
 A record is only replaced if it still is the one that was shown. Locks stay. Those with a fencing
-token can be taken some two seconds later, and tokens go on rising. Reset groups one at a time:
-name a group's servers by --node, and its prefix, behind that of all, by --prefix.
+token can be taken some two seconds later, and tokens go on rising.
 
 Exit codes:
   0      every server has a new record
   1      not confirmed; or a server did not get one, as it did not answer, or as a
          client has changed its record meanwhile
-  69     no quorum of servers answered, and nothing was changed
+  69     no quorum of servers answered, in some group, and nothing was changed
 ` + wrongCodes,
 		Example: `  redlock reset
   redlock reset --yes      # where nobody can be asked, as for new servers`,
@@ -58,14 +58,21 @@ type resetCommand struct {
 	servers *servers
 	yes     bool
 	json    bool
-
-	of    serverSet
-	key   string // of the record
-	nodes *nodeSet
 }
 
-// A resetReport is what was found and done. With --json it is printed as it stands here.
+// A setReset is the reset of one set of servers.
+type setReset struct {
+	servers *servers
+	of      serverSet
+	key     string // of the record
+	nodes   *nodeSet
+	report  *resetReport
+}
+
+// A resetReport is what was found and done on a set of servers. With --json it is printed as it
+// stands here; of groups there is a list, "groups".
 type resetReport struct {
+	Group    string      `json:"group,omitempty"`
 	Quorum   int         `json:"quorum"`
 	Answered int         `json:"answered"`
 	Nodes    []resetNode `json:"nodes"`
@@ -93,29 +100,30 @@ func (r *resetCommand) run(c *cobra.Command) error {
 	if r.json && !r.yes {
 		return usageErrorf("--json belongs to --yes: the question would stand in the way")
 	}
-	ctx := c.Context()
-	sets := r.servers.all()
-	if grouped(sets) {
-		return r.servers.severalSets(sets)
+	ctx, sets := c.Context(), r.servers.all()
+	var resets []*setReset
+	for _, set := range sets {
+		nodes, err := r.servers.nodeSet(set.urls)
+		if err != nil {
+			return set.blame(err)
+		}
+		defer nodes.close()
+		resets = append(resets, &setReset{servers: r.servers, of: set, key: r.servers.prefix + record.Key, nodes: nodes})
 	}
-	if err := r.open(sets[0]); err != nil {
-		return err
-	}
-	defer r.nodes.close()
-	report, err := r.look(ctx)
+	err := each(resets, func(one *setReset) error { return one.look(ctx) })
 	if err == nil {
-		err = r.locks(ctx, report)
+		err = r.locks(ctx, resets)
 	}
 	if err != nil {
 		return err
 	}
 	out := c.OutOrStdout()
 	if !r.json {
-		if err := plain.Output(out, r.text(report)); err != nil {
+		if err := plain.Output(out, textOf(resets, (*setReset).text)); err != nil {
 			return err
 		}
 	}
-	if err := report.feasible(); err != nil {
+	if err := feasible(resets); err != nil {
 		return err
 	}
 	if !r.yes {
@@ -123,38 +131,54 @@ func (r *resetCommand) run(c *cobra.Command) error {
 			return err
 		}
 	}
-	r.renew(ctx, report)
+	each(resets, func(one *setReset) error { one.renew(ctx); return nil })
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	done := fmt.Sprintf("%d of %d servers have a new record, and vote\n", report.renewed, len(report.Nodes))
-	if err := plain.OutputEither(out, r.json, report, done); err != nil {
+	done := textOf(resets, func(one *setReset) string {
+		return fmt.Sprintf("%d of %d servers have a new record, and vote\n", one.report.renewed, len(one.report.Nodes))
+	})
+	if err := plain.OutputEither(out, r.json, printed(resets), done); err != nil {
 		return err
 	}
-	return report.verdict()
+	return each(resets, func(one *setReset) error { return one.report.verdict() })
 }
 
-// severalSets is the error of a reset of groups. It says how one of them is reset.
-func (s *servers) severalSets(sets []serverSet) error {
-	keys := ""
-	for _, set := range sets {
-		if set.prefix != "" {
-			keys += fmt.Sprintf(", for group %s with --prefix %s", plain.Word(set.group), plain.ShellWord(s.prefixOf(set)))
+// each does something with all sets at once, and returns the first error.
+func each(resets []*setReset, do func(*setReset) error) error {
+	return atOnce(len(resets), func(i int) error { return resets[i].of.blame(do(resets[i])) })
+}
+
+// textOf returns a text about each set, behind the name of its group.
+func textOf(resets []*setReset, of func(*setReset) string) string {
+	var b strings.Builder
+	for _, one := range resets {
+		if one.of.group != "" {
+			fmt.Fprintf(&b, "Group %s\n", plain.Word(one.of.group))
 		}
+		b.WriteString(of(one))
 	}
-	return usageErrorf("reset starts one set of servers anew, and here are groups (%s): name the servers of one group with --node, as in redlock reset --node URL,URL,URL%s; nothing was changed",
-		plain.Words(groupsOf(sets)), keys)
+	return b.String()
 }
 
-func (r *resetCommand) open(of serverSet) (err error) {
-	r.of, r.key = of, r.servers.prefix+record.Key
-	r.nodes, err = r.servers.nodeSet(of.urls)
-	return err
+// printed returns what --json prints.
+func printed(resets []*setReset) any {
+	if resets[0].of.group == "" {
+		return resets[0].report
+	}
+	var all struct {
+		Groups []*resetReport `json:"groups"`
+	}
+	for _, one := range resets {
+		all.Groups = append(all.Groups, one.report)
+	}
+	return all
 }
 
 // look reads the records.
-func (r *resetCommand) look(ctx context.Context) (*resetReport, error) {
-	report := &resetReport{Quorum: r.of.quorum(), Nodes: make([]resetNode, len(r.of.urls)), Locks: []string{}}
+func (r *setReset) look(ctx context.Context) error {
+	report := &resetReport{Group: r.of.group, Quorum: r.of.quorum(), Nodes: make([]resetNode, len(r.of.urls)), Locks: []string{}}
+	r.report = report
 	for i, reply := range r.admit(ctx, func(int) *protocol.Admission { return &protocol.Admission{} }) {
 		n := &report.Nodes[i]
 		n.Node = r.nodes.names[i]
@@ -169,11 +193,11 @@ func (r *resetCommand) look(ctx context.Context) (*resetReport, error) {
 		}
 		report.Answered++
 	}
-	return report, ctx.Err()
+	return ctx.Err()
 }
 
 // admit asks the nodes for their records, with the change that change returns for each.
-func (r *resetCommand) admit(ctx context.Context, change func(node int) *protocol.Admission) []protocol.Reply {
+func (r *setReset) admit(ctx context.Context, change func(node int) *protocol.Admission) []protocol.Reply {
 	return r.nodes.ask(ctx, r.key, func(i int) *protocol.Request {
 		if a := change(i); a != nil {
 			return &protocol.Request{Op: protocol.OpAdmit, Admit: a}
@@ -190,37 +214,53 @@ func (n *resetNode) learn(reply protocol.Reply) {
 func (n *resetNode) failed(err error) { n.Error = plain.Harmless(err.Error()) }
 
 // locks finds the locks that the servers hold, as status does.
-func (r *resetCommand) locks(ctx context.Context, report *resetReport) error {
+func (r *resetCommand) locks(ctx context.Context, resets []*setReset) error {
 	st, err := (&statusCommand{servers: r.servers, limit: 1000}).look(ctx)
 	if err != nil {
 		return err
 	}
-	for _, l := range st.Locks {
-		if l.State != holdings.Free {
-			report.Locks = append(report.Locks, l.title())
+	for _, one := range resets {
+		of := &status{CutOff: st.CutOff}
+		for _, l := range st.Locks {
+			if l.Group == one.of.group && l.State != holdings.Free {
+				one.report.Locks = append(one.report.Locks, l.title())
+			}
 		}
-	}
-	report.CutOff, report.silent = st.CutOff, st.silent()
-	for _, n := range st.Nodes {
-		if n.Error != "" {
-			report.Unseen = append(report.Unseen, plain.Word(n.Node)+": "+n.Error)
+		for _, n := range st.Nodes {
+			if n.Group != one.of.group {
+				continue
+			}
+			of.Nodes = append(of.Nodes, n)
+			if n.Error != "" {
+				one.report.Unseen = append(one.report.Unseen, plain.Word(n.Node)+": "+n.Error)
+			}
 		}
+		one.report.CutOff, one.report.silent = of.CutOff, of.silent()
 	}
 	return nil
 }
 
 // feasible returns why these servers cannot be reset, or nil.
-func (report *resetReport) feasible() error {
+func feasible(resets []*setReset) error {
+	if err := each(resets, func(one *setReset) error { return one.report.haveQuorum() }); err != nil {
+		return err
+	}
+	before := map[string]string{}
+	for _, one := range resets {
+		for _, n := range one.report.Nodes {
+			if other, twice := before[n.run]; twice && n.run != "" && n.run != record.Unknown {
+				return fmt.Errorf("%s is the same server as %s: it must not vote twice; nothing was changed", plain.Word(n.Node), plain.Word(other))
+			}
+			before[n.run] = n.Node
+		}
+	}
+	return nil
+}
+
+func (report *resetReport) haveQuorum() error {
 	if report.Answered < report.Quorum {
 		return &exitError{code: exitNoQuorum, err: fmt.Errorf("no quorum: %d of %d servers answered, and %d are needed; nothing was changed%s",
 			report.Answered, len(report.Nodes), report.Quorum, report.failures())}
-	}
-	for i, a := range report.Nodes {
-		for _, b := range report.Nodes[:i] {
-			if a.run != "" && a.run != record.Unknown && a.run == b.run {
-				return fmt.Errorf("%s is the same server as %s: it must not vote twice; nothing was changed", plain.Word(a.Node), plain.Word(b.Node))
-			}
-		}
 	}
 	return nil
 }
@@ -233,7 +273,8 @@ const resetQuestion = "All servers then vote at once, although they may have for
 	"lock. Have all clients been stopped, or is no such lock held? Type yes to start anew: "
 
 // renew replaces the records that were found.
-func (r *resetCommand) renew(ctx context.Context, report *resetReport) {
+func (r *setReset) renew(ctx context.Context) {
+	report := r.report
 	r.clear(ctx, report)
 	generations, began := make([]string, len(report.Nodes)), time.Now()
 	replies := r.admit(ctx, func(i int) *protocol.Admission {
@@ -242,7 +283,7 @@ func (r *resetCommand) renew(ctx context.Context, report *resetReport) {
 			return nil
 		}
 		fresh := record.New(n.run, len(report.Nodes))
-		fresh.Basis = record.Proof
+		fresh.Basis, fresh.Groups = record.Proof, r.servers.hashOf(r.of)
 		generations[i] = fresh.Generation
 		return &protocol.Admission{Old: n.Found, New: fresh.String(), Run: n.run, Life: record.DrawLife()}
 	})
@@ -273,7 +314,7 @@ var errChanged = errors.New("its record has changed meanwhile: a client is at wo
 
 // clear deletes keys that are no strings. A server with such a key reports its identity only when the
 // key is gone.
-func (r *resetCommand) clear(ctx context.Context, report *resetReport) {
+func (r *setReset) clear(ctx context.Context, report *resetReport) {
 	atOnce(len(report.Nodes), func(i int) error {
 		if n := &report.Nodes[i]; n.NoString {
 			if err := r.clearOne(ctx, i); err != nil {
@@ -306,7 +347,7 @@ if type(found) == 'table' and found.err and string.find(found.err, 'WRONGTYPE', 
 end
 return 1`
 
-func (r *resetCommand) clearOne(ctx context.Context, i int) error {
+func (r *setReset) clearOne(ctx context.Context, i int) error {
 	of, err := r.servers.reader(r.of)
 	if err != nil {
 		return err
@@ -324,7 +365,8 @@ func (r *resetCommand) clearOne(ctx context.Context, i int) error {
 
 const resetShown = 10
 
-func (r *resetCommand) text(report *resetReport) string {
+func (r *setReset) text() string {
+	report := r.report
 	var b strings.Builder
 	rows := [][]string{{"SERVER", "NODES", "BORN", "QUARANTINE", "LONGEST TTL", "NOTE"}}
 	for i := range report.Nodes {

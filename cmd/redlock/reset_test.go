@@ -239,18 +239,20 @@ func TestResetReplacesOnlyTheRecordsThatWereShown(t *testing.T) {
 	urls := f.URLs()
 	ask(t, urls[2], "HSET", record.Key, "f", "v")
 	ask(t, urls[3], "HSET", record.Key, "f", "v")
-	r := &resetCommand{servers: &servers{dialTimeout: longEnough}}
-	tr.NoError(t, r.open(serverSet{urls: urls}))
-	defer r.nodes.close()
-	report, err := r.look(t.Context())
+	s := &servers{dialTimeout: longEnough}
+	nodes, err := s.nodeSet(urls)
 	tr.NoError(t, err)
+	defer nodes.close()
+	r := &setReset{servers: s, of: serverSet{urls: urls}, key: record.Key, nodes: nodes}
+	tr.NoError(t, r.look(t.Context()))
+	report := r.report
 	const another = "2 run=- gen=another nodes=5 born=0 forgot=0 basis=0 steps="
 	for _, i := range []int{0, 2} {
 		ask(t, urls[i], "DEL", record.Key)
 		ask(t, urls[i], "SET", record.Key, another)
 	}
 	tr.NoError(t, f.Restart(t.Context(), 4, fleet.Kept))
-	r.renew(t.Context(), report)
+	r.renew(t.Context())
 	for i, done := range []bool{false, true, false, true, false} {
 		assert.Equal(t, done, report.Nodes[i].Reset, i)
 		if !done {

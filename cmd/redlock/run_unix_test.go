@@ -744,10 +744,9 @@ func TestASignalThatWasIgnoredStaysSo(t *testing.T) {
 	assert.Zero(t, p.code(t))
 }
 
-// TestACommandIsRunUnderALockOfItsGroup, and one whose map does not fit that of others is not run.
 func TestACommandIsRunUnderALockOfItsGroup(t *testing.T) {
 	gs := startGroups(t, fleet.Embedded, "a", "b")
-	l := gs.locker(t, "", "a", "b")
+	l := gs.locker(t, "a", "b")
 	start := func(line string) *process { return command(t, nil, gs.on(line, "a", "b")...) }
 	inA, inB := nameIn(l, "a"), nameIn(l, "b")
 	code, stdout, stderr := start("run " + inB + " --and " + inA + " -- printenv REDLOCK_NAME").outcome(t)
@@ -758,11 +757,6 @@ func TestACommandIsRunUnderALockOfItsGroup(t *testing.T) {
 	code, _, stderr = start("run --no-wait " + inB + " -- true").outcome(t)
 	assert.Equal(t, exitHeld, code, stderr)
 	tr.NoError(t, lock.Release(t.Context()))
-	code, _, stderr = start("run --map-version 3 " + inA + " -- true").outcome(t)
-	assert.Equal(t, exitConfig, code)
-	assert.Contains(t, stderr, "redlock: other clients use another map of the groups: version 1 of the groups' map is in use")
-	assert.Contains(t, stderr, "(--map-version, --joining, --leaving; see")
-	assert.Equal(t, 1, strings.Count(stderr, "\n"))
 }
 
 // TestRunWaitsThroughAPauseOfTheServers: with a limit for the waiting for as long as that, and by

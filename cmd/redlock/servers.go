@@ -32,10 +32,7 @@ type servers struct {
 	config                   string
 	nodes                    []string
 	groups                   []string // as they are given
-	mapVersion               int
-	joining, leaving         []string
-	groupPrefixes            []string
-	embedded                 bool // a flag of those that take locks
+	embedded                 bool     // a flag of those that take locks
 	prefix                   string
 	guard                    bool
 	maxTTL                   time.Duration
@@ -76,7 +73,7 @@ func serverFlags(c *cobra.Command) *servers {
 	}
 	f := c.Flags()
 	s.nodeFlags(f)
-	s.groupFlags(f)
+	f.StringArrayVar(&s.groups, "group", nil, "`NAME=URL,URL,...`: a group of servers, which has its part of the locks; repeat it for each, instead of --node")
 	f.StringVar(&s.prefix, "prefix", "", "`TEXT` before each name to make the key")
 	f.BoolVar(&s.guard, "memory-guard", true, "give no vote to servers that may have forgotten locks")
 	f.DurationVar(&s.maxTTL, "max-ttl", 0, "longest TTL that any client of the servers uses; a --ttl above 1h needs it (default: what the servers know of)")
@@ -281,7 +278,11 @@ func (s *servers) open(sets []serverSet, more ...redlock.LockerOption) (*redlock
 	opts = append(opts, more...)
 	var locker *redlock.Locker
 	if grouped(sets) {
-		locker, err = redlock.NewGroups(s.groupMap(sets, nodes), opts...)
+		var of []redlock.Group
+		for i, set := range sets {
+			of = append(of, redlock.Group{Name: set.group, Nodes: nodes[i]})
+		}
+		locker, err = redlock.NewGroups(of, opts...)
 	} else {
 		locker, err = redlock.New(nodes[0], opts...)
 	}
@@ -338,7 +339,7 @@ func (s *servers) reader(set serverSet) (*holdings.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &holdings.Reader{Prefix: s.prefixOf(set), Timeout: s.answerTimeout()}
+	r := &holdings.Reader{Prefix: s.prefix, Timeout: s.answerTimeout()}
 	for _, u := range set.urls {
 		name, dial, err := pool.Dialer(u, opts...)
 		if err != nil {
@@ -347,7 +348,7 @@ func (s *servers) reader(set serverSet) (*holdings.Reader, error) {
 		if twin := slices.IndexFunc(r.Servers, func(other holdings.Dialer) bool { return other.Name == name }); twin >= 0 {
 			return nil, wrong(s.flags, s.namedBy(), "URLs %d and %d name the same server, %s", twin+1, len(r.Servers)+1, name)
 		}
-		r.Servers = append(r.Servers, holdings.Dialer{Name: name, Dial: dial, Foreign: s.foreign(set, name)})
+		r.Servers = append(r.Servers, holdings.Dialer{Name: name, Dial: dial})
 	}
 	return r, nil
 }
@@ -391,13 +392,12 @@ func atOnce(n int, f func(i int) error) error {
 
 // checkName refuses what is no lock's name before anything is asked.
 func (s *servers) checkName(name string) error {
-	isReserved := func(set serverSet) bool { return redlock.Reserved(s.prefixOf(set) + name) }
 	switch {
 	case name == "":
 		return usageErrorf("the name of a lock must not be empty")
 	case redlock.Reserved(s.prefix):
 		return wrong(s.flags, "prefix", "looks like a key of redlock's own")
-	case isReserved(serverSet{}) || slices.ContainsFunc(s.sets, isReserved):
+	case redlock.Reserved(s.prefix + name):
 		return usageErrorf("%q is a key of redlock's own, not a lock", name)
 	}
 	return nil

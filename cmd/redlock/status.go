@@ -38,8 +38,7 @@ States:
 VOTES is how many servers hold the value. TTL is when a quorum of them will have dropped it,
 unless the holder renews it. VALUE is for "redlock release --value". Readers (--shared) are
 counted; with a NAME each has a line. Of permits (--permits) only those that are held are shown.
-GROUP is the group of servers that has the lock, or both groups while a change of the map moves
-it.
+GROUP is the group of servers that has the lock.
 
 Exit codes:
   0      a quorum of servers answered; with -q: every NAME is held, or a permit of
@@ -163,7 +162,7 @@ func (w *statusCommand) look(ctx context.Context) (*status, error) {
 	all := w.servers.all()
 	namesIn := func(set serverSet) []string {
 		return slices.DeleteFunc(slices.Clone(w.names), func(name string) bool {
-			return !slices.Contains(groupsOf(w.servers.setsOf(all, name)), set.group)
+			return w.servers.setOf(all, name).group != set.group
 		})
 	}
 	sets := slices.DeleteFunc(slices.Clone(all), func(set serverSet) bool { return len(w.names) > 0 && len(namesIn(set)) == 0 })

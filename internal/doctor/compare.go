@@ -53,8 +53,7 @@ func count(n int) Finding {
 	return Finding{OK, checkNodes, fmt.Sprintf("there are %d servers, and %d may fail", n, (n-1)/2), "", ""}
 }
 
-// sameServers finds servers that are one process: in one set, or in several with the same keys. With
-// a prefix of its own a set may share servers, because that is how one takes the place of another.
+// sameServers finds servers that are one process, in one set or in several.
 func sameServers(sets [][]*visit) {
 	var before []*visit
 	for _, set := range sets {
@@ -65,9 +64,9 @@ func sameServers(sets [][]*visit) {
 				case a.runID == "" || a.runID != b.runID:
 				case i >= others:
 					a.add(Finding{Fatal, checkSame, "it is the same server as " + b.server.Name, "one server must not vote twice: it has one vote of the two", "give another server in its place"})
-				case a.settings.Prefix == b.settings.Prefix:
-					a.add(Finding{Warning, checkSame, "it is the same server as " + b.server.Name + ", of another group", "the groups' keys are in each other's way there, an outage of it is one in both, and more servers do no more work",
-						"give another server in its place, or, if one of the groups is to take the place of the other, a prefix to one (--group-prefix)"})
+				default:
+					a.add(Finding{Warning, checkSame, "it is the same server as " + b.server.Name + ", of another group", "it has a vote in one of the groups only",
+						"give another server in its place"})
 				}
 			}
 			before = append(before, a)

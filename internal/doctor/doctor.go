@@ -63,7 +63,7 @@ type Settings struct {
 	Timeout     time.Duration // for all that one server is asked, connecting included
 	NodeTimeout time.Duration // how long a vote waits for a server
 	MaxTTL      time.Duration // the longest of any lock, as far as the clients know
-	Prefix      string        // of all keys; a Set may have more behind it
+	Prefix      string        // of all keys
 	Guard       bool          // the memory guard is on
 }
 
@@ -115,19 +115,17 @@ func Examine(ctx context.Context, servers []Server, s Settings) *Report {
 // A Set is servers that vote together.
 type Set struct {
 	Servers []Server
-	Prefix  string // of its keys, behind that of the Settings
+	Groups  string // hash of all groups in the servers' records, see package groups; empty: it is no group
 }
 
-// ExamineSets is Examine for several sets of servers, which are the groups of a map. All are asked
-// at once, and each set is judged by itself.
+// ExamineSets is Examine for several sets of servers, which are groups. All are asked at once, and
+// each set is judged by itself.
 func ExamineSets(ctx context.Context, sets []Set, s Settings) []*Report {
 	visits := make([][]*visit, len(sets))
 	var wg sync.WaitGroup
 	for i, set := range sets {
-		own := s
-		own.Prefix += set.Prefix
 		for _, server := range set.Servers {
-			v := &visit{server: server, settings: own, nodes: len(set.Servers), rate: unknown}
+			v := &visit{server: server, settings: s, nodes: len(set.Servers), groups: set.Groups, rate: unknown}
 			visits[i] = append(visits[i], v)
 			wg.Go(func() { v.run(ctx) })
 		}

@@ -60,5 +60,4 @@ const (
 	checkTransport   = "transport"
 	checkNodes       = "nodes"
 	checkSame        = "same_server"
-	checkMap         = "map"
 )

@@ -72,7 +72,7 @@ func (v *visit) recorded(r *record.Record) {
 	valid := v.valid(r)
 	v.longTTLs(r, clock)
 	v.quarantined = !valid
-	if valid && r.Nodes == v.nodes {
+	if valid && r.Nodes == v.nodes && r.Groups == v.groups {
 		v.quarantine(r, clock)
 	}
 	if !has(v.findings[before:], checkEpoch) {
@@ -94,6 +94,10 @@ func (v *visit) valid(r *record.Record) bool {
 	isKnown := r.Run != record.Unknown && v.runID != ""
 	left, _ := number(v.answers["PTTL "+v.epochKey()].value)
 	switch {
+	case r.Groups != v.groups:
+		v.add(Finding{Fatal, checkEpoch, "its clients name other groups or servers",
+			"they may hold locks that clients with these servers do not see, so it gives these no vote",
+			"give all clients the same groups, or none, with the same addresses; or " + anew})
 	case r.Nodes != v.nodes:
 		v.add(Finding{Fatal, checkEpoch, fmt.Sprintf("its clients lock by %d nodes, and here are %d", r.Nodes, v.nodes),
 			"two such quorums need not meet, so it gives clients with these nodes no vote",

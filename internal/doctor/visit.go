@@ -15,7 +15,8 @@ import (
 type visit struct {
 	server   Server
 	settings Settings
-	nodes    int // of the quorum
+	nodes    int    // of the quorum
+	groups   string // hash of all groups; empty: there are none
 
 	conn     redis.Conn
 	answers  map[string]*question // to inquire, by their words

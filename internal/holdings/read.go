@@ -175,9 +175,8 @@ type Reader struct {
 
 // A Dialer connects to one server.
 type Dialer struct {
-	Name    string
-	Dial    func(context.Context) (redis.Conn, error)
-	Foreign []string // prefixes of keys that are another group's
+	Name string
+	Dial func(context.Context) (redis.Conn, error)
 }
 
 // Within asks a server, and closes the connection if the answer takes longer than it may.
@@ -274,8 +273,7 @@ func (r *Reader) scan(ctx context.Context, server int, c redis.Conn, limit int) 
 			// The pattern matches more, and the server may understand it otherwise.
 			key, permit := keys.OfSlot(key)
 			name, ok := strings.CutPrefix(key, r.Prefix)
-			isForeign := slices.ContainsFunc(r.Servers[server].Foreign, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
-			if ok && name != "" && len(key) <= LongestName && permit < MostPermits && !redlock.Reserved(key) && !isForeign {
+			if ok && name != "" && len(key) <= LongestName && permit < MostPermits && !redlock.Reserved(key) {
 				found[name] = max(found[name], permit+1)
 			}
 		}

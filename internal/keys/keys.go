@@ -88,10 +88,6 @@ func OfSlot(slot string) (key string, number int) {
 	return slot, 0
 }
 
-// Map begins the names of redlock's own locks and marks that are about the map of groups. They have a
-// Locker's prefix, as names have.
-const Map = "redlock:map:"
-
 // Probe is the key that redlock doctor tries rights on, behind a Locker's prefix. Some of these commands
 // could delete a lock or shorten its TTL, so it must be the key of no lock.
 const Probe = "redlock:doctor:none"
@@ -101,7 +97,7 @@ const Probe = "redlock:doctor:none"
 // prefix.
 func Reserved(key string) bool {
 	return slices.ContainsFunc(kinds, func(k Kind) bool { return k.Has(key) }) ||
-		strings.HasSuffix(key, record.Key) || strings.HasSuffix(key, Probe) || key == record.PrimaryKey || strings.Contains(key, Map)
+		strings.HasSuffix(key, record.Key) || strings.HasSuffix(key, Probe) || key == record.PrimaryKey
 }
 
 // OfCall returns the lock's key and the waiter of a key that Call has made of its queue.

@@ -106,6 +106,7 @@ type Record struct {
 	Run        string        // the process and the data set that had the keys, or Unknown
 	Generation string        // random: tells this record from those before
 	Nodes      int           // of which the clients make their quorum
+	Groups     string        // hash of the clients' groups of servers, see package groups; empty: they have none
 	Born       time.Duration // when the generation began
 	Forgot     time.Duration // the longest TTL of a lock that may have been forgotten at the birth, by what others remember
 	Alone      time.Duration // the same as one other tells alone; believed up to a limit
@@ -205,6 +206,9 @@ func (r *Record) String() string {
 	if r.Failed != 0 {
 		fmt.Fprintf(&b, " failed=%s", text(r.Failed))
 	}
+	if r.Groups != "" {
+		fmt.Fprintf(&b, " groups=%s", r.Groups)
+	}
 	for _, field := range r.More {
 		b.WriteByte(' ')
 		b.WriteString(field)
@@ -252,6 +256,9 @@ func Parse(s string) (*Record, error) {
 			missing[key] = true // it may be
 		case "failed":
 			r.Failed, err = duration(value)
+			missing[key] = true
+		case "groups":
+			r.Groups = value
 			missing[key] = true
 		case "basis":
 			var n int

@@ -114,7 +114,7 @@ func (s *Server) take(r *request, of *session, a *attempt) (*lease, error) {
 		return nil, errEnding
 	case err != nil && r.Context().Err() != nil:
 		return nil, errLeft
-	case errors.As(err, &vote), errors.Is(err, redlock.ErrClosed), errors.Is(err, redlock.ErrMap), errors.Is(err, context.DeadlineExceeded):
+	case errors.As(err, &vote), errors.Is(err, redlock.ErrClosed), errors.Is(err, context.DeadlineExceeded):
 		return nil, err
 	case err != nil:
 		return nil, blame(err)

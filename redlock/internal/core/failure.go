@@ -90,10 +90,11 @@ func (b *Ballot) failure(kind Kind, now clock.Instant) *Failure {
 // explain makes the failure of a vote that was lost.
 func (b *Ballot) explain(now clock.Instant) *Failure {
 	f, t := b.failure(ByOther, now), b.tally
+	forgetful, behind := 0, false
 	if t.Verdict() == quorum.Pending {
 		t.Faults += t.Pending() // the others did not answer in time
+		forgetful = b.parked.Size()
 	}
-	forgetful, behind := b.parked.Size(), false
 	for _, a := range b.answers {
 		if q := a.quarantine(); q != nil {
 			forgetful++

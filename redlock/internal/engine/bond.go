@@ -63,9 +63,9 @@ func (b *Bond) ends(l Lock) []Lock {
 	return b.locks
 }
 
-// Ended implements Owner. The Lock can be one that is not in the Bond, and ends it nevertheless.
+// Ended implements Owner.
 func (b *Bond) Ended(l Lock) {
-	if locks := b.ends(l); len(locks) > 1 || len(locks) == 1 && locks[0].Hold != l.Hold {
+	if locks := b.ends(l); len(locks) > 1 {
 		e := l.entry.engine
 		e.count(1)
 		go func() {
@@ -123,9 +123,6 @@ func (b *Bond) Deadline() (at clock.Instant) {
 		case at == 0 || d < at:
 			at = d
 		}
-	}
-	if _, hasEnded := b.First(); hasEnded { // not by one of its Locks
-		return 0
 	}
 	return at
 }

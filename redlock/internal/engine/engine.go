@@ -111,7 +111,7 @@ func New(c Config) *Engine {
 	if c.Guard != nil {
 		of := *c.Guard
 		of.Nodes = len(c.Nodes)
-		e.group.Epoch, e.judge = of.Key, &judge{engine: e, guard: guard.New(of)}
+		e.group.Epoch, e.judge = of.Key, &judge{engine: e, terms: &of, guard: guard.New(of)}
 	}
 	e.servers.nodes, e.servers.of = c.Nodes, make([]atomic.Pointer[server], len(c.Nodes))
 	for i, n := range c.Nodes {
@@ -369,17 +369,6 @@ func extend(ttl time.Duration) func(*core.Key, *core.Hold, *core.Caller, clock.I
 // Downgrade makes a writer's hold that of a reader, and has the claim live for its TTL from now.
 func (l Lock) Downgrade(ctx context.Context) (votes int, f *core.Failure) {
 	return l.call((*core.Key).Downgrade).outcome(ctx)
-}
-
-// Raise has the nodes accept a fencing token for the claim, in place of that of the hold. With a failure of kind
-// NoToken it returns the one to be asked for next, if there is one.
-func (l Lock) Raise(ctx context.Context, to int64) (token int64, f *core.Failure) {
-	w := l.call(func(k *core.Key, h *core.Hold, c *core.Caller, now clock.Instant) { k.Raise(h, to, c, now) })
-	defer w.done()
-	if f = w.wait(ctx); f == nil {
-		token, f = w.Token, w.Failure
-	}
-	return token, f
 }
 
 // call begins a call that does something with the hold.

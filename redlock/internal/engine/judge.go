@@ -14,6 +14,7 @@ import (
 // knows no keys, and its verdicts go to them as answers do.
 type judge struct {
 	engine *Engine
+	terms  *guard.Terms
 	mu     sync.Mutex
 	guard  *guard.Guard
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -10,7 +11,9 @@ import (
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/internal/record"
 	"github.com/redquorum/redquorum/redlock/internal/core"
+	"github.com/redquorum/redquorum/redlock/internal/guard"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
@@ -23,6 +26,7 @@ type Poll struct {
 	After   []time.Duration  // from the Start to the answer
 
 	engine  *Engine
+	judge   func(*protocol.Reply) // changes replies to what they are worth; nil: they count as they are
 	req     protocol.Request
 	tag     any
 	answers chan pollAnswer // has room for all
@@ -100,6 +104,9 @@ func (p *Poll) Wait(ctx context.Context, isEnough func(quorum.Tally) bool) {
 
 func (p *Poll) add(a pollAnswer) {
 	p.engine.servers.isFirst(a.node, &a.reply, p.Tally.IsFirst)
+	if p.judge != nil {
+		p.judge(&a.reply)
+	}
 	p.Tally.Add(a.reply.Outcome)
 	p.Replies[a.node], p.After[a.node] = a.reply, a.at.Sub(p.Start)
 }
@@ -155,6 +162,53 @@ func (p *Poll) Marks() (marks []int64) {
 	}
 	return marks
 }
+
+// Meet asks all nodes whether their clients have this one's settings, and returns why a quorum does
+// not say so, or nil. The failure is of kind InQuarantine if there is a quorum with the nodes that
+// have no clients, and no node has others: then Introduce is what is missing. Without the memory guard
+// there is nothing to ask.
+func (e *Engine) Meet(ctx context.Context, timeout time.Duration) *core.Failure {
+	if e.judge == nil {
+		return nil
+	}
+	p := e.Ask(protocol.Request{Op: protocol.OpAdmit, Key: e.group.Epoch, Timeout: timeout, Admit: &protocol.Admission{}}, nil)
+	p.judge = func(r *protocol.Reply) {
+		if r.Outcome != protocol.Granted || r.Epoch == nil {
+			return
+		}
+		told, err := record.Parse(r.Epoch.Record)
+		switch {
+		case r.Epoch.Record == "":
+			err = guard.ErrNew
+		case err == nil:
+			err = e.judge.terms.Refuses(guard.SettingsOf(told))
+		}
+		if r.Err = err; err != nil {
+			r.Outcome = protocol.Unknown
+		}
+	}
+	p.Wait(ctx, func(t quorum.Tally) bool { return t.Verdict() == quorum.Won })
+	f := p.Failure()
+	if f == nil {
+		return nil
+	}
+	failed := quorum.Tally{Nodes: len(e.nodes), Faults: f.Silent.Size()}
+	for _, a := range f.Answers {
+		switch {
+		case errors.Is(a.Err, guard.ErrSettings): // the others may have forgotten its clients
+			return f
+		case a.Err != guard.ErrNew:
+			failed.Faults++
+		}
+	}
+	if !failed.Outage() {
+		f.Kind = core.InQuarantine
+	}
+	return f
+}
+
+// Introduce has nodes without a record get one that tells of this client.
+func (e *Engine) Introduce() { e.judge.happen(e.judge.guard.Introduce) }
 
 // Changed has the key looked at, as if all nodes had hinted at it. Nodes do not hint at what their own client does.
 func (e *Engine) Changed(key string) {

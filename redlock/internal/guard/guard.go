@@ -2,6 +2,7 @@ package guard
 
 import (
 	"cmp"
+	"fmt"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -14,11 +15,44 @@ import (
 type Terms struct {
 	Nodes   int           // how many there are
 	Key     string        // of the nodes' records
+	Groups  string        // hash of all groups of nodes, see package groups; empty: there are none
 	Timeout time.Duration // of a question for a record
 	MaxTTL  time.Duration // the longest TTL that other clients are assumed to use, where no node can tell
 
 	Life       func() time.Duration // draws a record's lifetime, as record.DrawLife does
 	Generation func() string        // draws the name of a generation, as record.New does
+}
+
+// Settings are what all clients of a node must have alike. They are in its record.
+type Settings struct {
+	Nodes  int    // of which they make their quorum
+	Groups string // as in the Terms
+}
+
+// SettingsOf returns the Settings of the clients that wrote a record.
+func SettingsOf(r *record.Record) Settings { return Settings{r.Nodes, r.Groups} }
+
+// Refuses returns why a client with these Terms has no vote of a node whose clients have other
+// settings, or nil. The zero Settings are those of a node that has no record. The client must not
+// change such a record.
+func (t *Terms) Refuses(by Settings) error {
+	switch own := (Settings{t.Nodes, t.Groups}); {
+	case by == own, by == Settings{}:
+		return nil
+	case by.Groups != own.Groups:
+		return fmt.Errorf("%w: they give other groups or servers, and may hold locks that this client does not see; "+
+			"give all clients the same, or stop them all for the longest TTL and run redlock reset (key %q)", ErrSettings, t.Key)
+	default:
+		return fmt.Errorf("%w: they lock by %d nodes, this one by %d, and two such quorums need not meet; "+
+			"give all clients the same nodes, or stop them all and run redlock reset (key %q)", ErrSettings, by.Nodes, own.Nodes, t.Key)
+	}
+}
+
+// Introduce asks for all records, so that a node without one gets its first.
+func (g *Guard) Introduce(now clock.Instant) {
+	for i := range g.nodes {
+		g.ask(i, nil, now)
+	}
 }
 
 // A Guard is what one client knows of all its nodes' memories. It is not safe for concurrent use.

@@ -632,7 +632,7 @@ func TestWhatANodeWasAskedForIsNoProof(t *testing.T) {
 	g, now := c.guard, c.now
 	for i := range g.nodes {
 		m := &g.nodes[i]
-		m.nodes, m.record, m.readAt = 5, &record.Record{Generation: "of before"}, now
+		m.record, m.readAt = &record.Record{Generation: "of before"}, now
 		m.forgot.Basis, m.birth.gen = record.Proof, "of before"
 		m.known = []knownTTL{{ttl: time.Minute, gen: "of before", until: now.Add(time.Minute)}}
 	}

@@ -14,8 +14,8 @@ import (
 type memory struct {
 	// The record, as it was last read.
 	text   string
+	by     Settings        // of the clients that wrote the last text that was read; zero if none was
 	record *record.Record  // nil if there is none, or it is not valid; never changed
-	nodes  int             // of which the clients that wrote the text make their quorum; zero if there is no text
 	run    string          // the server that it was read from
 	ends   []time.Duration // when the record dies, by the server's clock, and when it did before its last four changes
 	since  []clock.Instant // from when each step was on record, at the latest
@@ -116,13 +116,12 @@ func (m *memory) covers(v *vote) bool {
 // quarantine does not count when that is over, either: the node may have forgotten it as well,
 // which only the quarantine shows.
 func (g *Guard) standing(m *memory, start, now clock.Instant) error {
+	if why := g.refuses(m); why != nil {
+		return why
+	}
 	switch from := g.votesFrom(m); {
-	case m.nodes != 0 && m.nodes != len(g.nodes):
-		return fmt.Errorf("%w: they lock by %d nodes, this one by %d, and two such quorums need not meet; "+
-			"give all clients the same nodes, or stop them all and run redlock reset (key %q)",
-			ErrSettings, m.nodes, len(g.nodes), g.terms.Key)
 	case m.record == nil:
-		return &protocol.QuarantineError{Reason: "it has no record of its memory yet"}
+		return ErrNew
 	case start < m.time.noVotesUntil:
 		return g.aheadError(m, now)
 	case start < from:
@@ -131,6 +130,32 @@ func (g *Guard) standing(m *memory, start, now clock.Instant) error {
 		return &protocol.QuarantineError{Reason: "it may have forgotten locks, and other nodes that may know of them have not answered yet"}
 	}
 	return nil
+}
+
+// refuses says why the node belongs to clients with other settings, or nil. A node without a record
+// belongs to those who had more of the nodes, if they still have one. Otherwise a client with other
+// settings could get all nodes that forget, one after the other.
+func (g *Guard) refuses(m *memory) (why error) {
+	if m.text != "" {
+		return g.terms.Refuses(m.by)
+	}
+	own, others := 0, 0
+	for i := range g.nodes {
+		other := &g.nodes[i]
+		switch refused := g.terms.Refuses(other.by); {
+		case other.by == Settings{}:
+		case refused == nil:
+			own++
+		default:
+			if others++; other.text != "" {
+				why = refused
+			}
+		}
+	}
+	if own > others {
+		return nil
+	}
+	return why
 }
 
 // unread returns the other nodes whose records this client has not read since the node's birth. They

@@ -181,7 +181,10 @@ func (g *Guard) learn(m *memory, sent, heard clock.Instant, reply *protocol.Repl
 		m.since = m.stepsSince(&r)
 	}
 	m.failing = 0
-	m.readAt, m.run, m.text, m.nodes, m.record = sent, reply.Run, e.Record, r.told.Nodes, r.valid
+	m.readAt, m.run, m.text, m.record = sent, reply.Run, e.Record, r.valid
+	if m.text != "" {
+		m.by = SettingsOf(r.told)
+	}
 	return nil
 }
 
@@ -252,21 +255,21 @@ func (g *Guard) mayBeTried(m *memory, now clock.Instant) bool {
 	return m.birth.age >= record.AloneLimit*g.terms.MaxTTL && g.haveFailed(g.unread(m), now.Add(-openWait), 0)
 }
 
-// change returns what has to be changed in the record as it was read, or nil. Clients with another
-// number of nodes change nothing.
+// change returns what has to be changed in the record as it was read, or nil. Clients with other
+// settings than those that wrote it change nothing.
 //
 // The server's clock shows a time between earliest and latest. After an answer, both are the time
 // that the answer told. What this client has concluded from all readings can be wrong then: if the
 // clock was set back while the question was under way, no reading shows it. Before an answer, locks
 // that have expired by latest are left out, and written after the answer if that was wrong.
 func (g *Guard) change(m *memory, earliest, latest time.Duration, now clock.Instant) *protocol.Admission {
-	if m.nodes != 0 && m.nodes != len(g.nodes) {
+	if g.refuses(m) != nil {
 		return nil
 	}
 	a := &protocol.Admission{Old: m.text, Run: cmp.Or(m.run, record.Unknown)}
 	if m.record == nil {
 		born := record.Record{
-			Run: a.Run, Generation: g.terms.Generation(), Nodes: len(g.nodes), Born: record.Now,
+			Run: a.Run, Generation: g.terms.Generation(), Nodes: len(g.nodes), Groups: g.terms.Groups, Born: record.Now,
 			Forgot: m.forgot.Longest, Alone: m.forgot.Alone,
 		}
 		a.New, a.Life = born.String(), g.terms.Life()

@@ -39,7 +39,7 @@ func cloneParked(all []vote, moved func(*Trial) *Trial) []vote {
 func (g *Guard) AppendKey(b []byte, number func(*Trial) int) []byte {
 	for i := range g.nodes {
 		m := &g.nodes[i]
-		b = fmt.Appendf(b, "%s %s %t %d %d %v %d ", m.text, m.run, m.record != nil, m.nodes, m.ends, m.birth, m.forgot)
+		b = fmt.Appendf(b, "%s %s %t %d %v %d ", m.text, m.run, m.record != nil, m.ends, m.birth, m.forgot)
 		b = fmt.Appendf(b, "%d %v %v %d %d %d %d", m.since, m.known, m.time, m.readAt, m.failing, m.failed, m.asked)
 		b = appendParked(b, m.parked, number)
 	}

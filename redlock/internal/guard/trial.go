@@ -99,11 +99,14 @@ const (
 
 // Why a vote does not count.
 var (
-	// ErrSettings: the clients of this node were set up for another number of nodes.
+	// ErrSettings: the clients of this node were set up for another number of nodes, or other groups.
 	ErrSettings error = protocol.PermanentError("other clients use other settings")
 
 	// ErrSameServer: another node of the ballot is the same server.
 	ErrSameServer error = protocol.PermanentError("the same server must not vote twice")
+
+	// ErrNew: the node has no record of its present memory.
+	ErrNew error = &protocol.QuarantineError{Reason: "it has no record of its memory yet"}
 
 	// ErrEarly: the node voted before its record told of such locks. It votes when it is asked
 	// again.

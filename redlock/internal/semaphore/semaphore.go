@@ -133,26 +133,6 @@ func (s *Semaphores) adopt(ctx context.Context, w Want) (*Permits, *core.Failure
 	return p, nil, nil
 }
 
-// Twin takes the same slots of another group of nodes as well, under the same Kept terms. They end with the Permits,
-// which their Bond has in the order of the Slots, behind its first. After a failure the caller drops all.
-func (p *Permits) Twin(ctx context.Context, to engine.Target, kept *core.Terms, when engine.Schedule) (*core.Failure, error) {
-	if len(p.Slots) > 1 { // two that want several take turns
-		gate, f, err := to.Engine.Get(ctx, keys.Gate.Of(to.Key), kept, when)
-		if gate.Hold == nil {
-			return f, err
-		}
-		defer gate.Drop()
-	}
-	for _, slot := range p.Slots {
-		lock, f, err := to.Engine.Get(ctx, keys.Slot(to.Key, slot), kept, when)
-		if lock.Hold == nil {
-			return f, err
-		}
-		p.Add(lock)
-	}
-	return nil, nil
-}
-
 // Acquire gets the permits, or says why it has not got them. With a context's error the failure is what was in the
 // way. An outage is noticed where the gate is lost or is to be taken.
 func (s *Semaphores) Acquire(ctx context.Context, w Want) (p *Permits, f *core.Failure, err error) {
