@@ -3,7 +3,7 @@
 //
 //   - label: billing                     # whose sessions and leases these are; shown and logged
 //     sha256: [9f86…, 2c26…]             # of its tokens: two while the one replaces the other
-//     subjects: ["CN=billing,O=Example"] # of its certificates
+//     subjects: ["CN=billing,O=Example"] # of its certificates, or DNS:billing.example
 //     lock: ["billing/**", "invoice:*"]  # may be locked, and looked at
 //     look: ["**"]                       # may be looked at
 package rights
@@ -13,6 +13,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
+	"crypto/x509"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -46,7 +47,8 @@ type Client struct {
 	Subjects   []string
 	Look, Lock []string // patterns of names
 
-	sums [][]byte // of SHA256
+	sums  [][]byte // of SHA256
+	names []string // of Subjects, as namesOf has them
 }
 
 // May reports whether a client may do something with a lock.
@@ -108,9 +110,13 @@ func (t Table) OfToken(token string) (found *Client) {
 	return found
 }
 
-// OfSubject returns the client with the subject of a certificate, or nil.
-func (t Table) OfSubject(subject string) *Client {
-	i := slices.IndexFunc(t, func(c Client) bool { return slices.Contains(c.Subjects, subject) })
+// OfCertificate returns the client of a certificate: the first with its subject, or one of its subject alternative
+// names. It returns nil if there is none.
+func (t Table) OfCertificate(of *x509.Certificate) *Client {
+	names := namesOf(of)
+	i := slices.IndexFunc(t, func(c Client) bool {
+		return slices.ContainsFunc(c.names, func(name string) bool { return slices.Contains(names, name) })
+	})
 	if i < 0 {
 		return nil
 	}
@@ -172,9 +178,14 @@ func (c *Client) check(known map[string]bool) error {
 		c.sums = append(c.sums, sum)
 	}
 	for _, text := range c.Subjects {
-		if text == "" || isTaken("subject", text) {
-			return errors.New("one of its subjects is empty, or there twice in the file")
+		name, err := nameOf(text)
+		switch {
+		case err != nil:
+			return fmt.Errorf("its subject %q: %w; write it as openssl x509 -subject prints it, or DNS:NAME, URI:URI, email:ADDRESS or IP:ADDRESS", text, err)
+		case isTaken("subject", name):
+			return fmt.Errorf("its subject %q is there twice in the file", text)
 		}
+		c.names = append(c.names, name)
 	}
 	for _, p := range slices.Concat(c.Look, c.Lock) {
 		if !isPattern(p) {

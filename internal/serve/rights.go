@@ -23,6 +23,15 @@ var anybody = &rights.All()[0]
 var errUnknown = newProblem(http.StatusUnauthorized, kindForbidden,
 	`no client is known by this request: the header "Authorization: Bearer" with a token of the server is missing or wrong`)
 
+// unknown is errUnknown, which names the certificate if it would have counted.
+func unknown(r *http.Request) error {
+	if r.Header.Get("Authorization") != "" || r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
+		return errUnknown
+	}
+	return newProblem(http.StatusUnauthorized, kindForbidden,
+		"no client in --tokens has the certificate of "+rights.Describe(r.TLS.PeerCertificates[0])+`: its "subjects" name one by its subject or a subject alternative name`)
+}
+
 // clientOf returns who sends a request: by its token, or without one by its certificate.
 func (s *Server) clientOf(r *http.Request) (*rights.Client, error) {
 	if s.config.Rights == nil {
@@ -34,11 +43,11 @@ func (s *Server) clientOf(r *http.Request) (*rights.Client, error) {
 			client = s.config.Rights.Current().OfToken(token)
 		}
 	} else if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
-		client = s.config.Rights.Current().OfSubject(r.TLS.PeerCertificates[0].Subject.String())
+		client = s.config.Rights.Current().OfCertificate(r.TLS.PeerCertificates[0])
 	}
 	if client == nil {
 		s.refused("", "a request without a known token or certificate, from "+s.config.asker(r))
-		return nil, errUnknown
+		return nil, unknown(r)
 	}
 	return client, nil
 }
@@ -53,7 +62,7 @@ func (c *Config) asker(r *http.Request) string {
 		from += ", with a token"
 	}
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
-		from += fmt.Sprintf(", with the certificate of %q", r.TLS.PeerCertificates[0].Subject)
+		from += fmt.Sprintf(", with the certificate of %q", rights.Describe(r.TLS.PeerCertificates[0]))
 	}
 	return from
 }

@@ -270,18 +270,28 @@ func TestClientsAreKnownByTokenOrCertificate(t *testing.T) {
 			r.Header.Set("Authorization", c.authorization)
 		}
 		if r.TLS = nil; c.subject != "" {
-			cert := &x509.Certificate{Subject: pkix.Name{CommonName: c.subject}}
+			cert := certificateOf(c.subject)
 			r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert}, VerifiedChains: [][]*x509.Certificate{{cert}}}
 		}
 		of, err := s.clientOf(r)
-		if c.label == "" {
+		if c.label == "" && c.subject != "" && c.authorization == "" {
+			assert.ErrorContains(t, err, "no client in --tokens has the certificate of CN="+c.subject+" DNS:a.example: ")
+			assert.Equal(t, http.StatusUnauthorized, problemOf(err).Status)
+		} else if c.label == "" {
 			assert.Equal(t, errUnknown, err, name)
 		} else if assert.NoError(t, err, name) {
 			assert.Equal(t, c.label, of.Label, name)
 		}
 	}
 	r := httptest.NewRequest("GET", "/", nil)
-	r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{Subject: pkix.Name{CommonName: "payroll"}}}}
+	r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{certificateOf("payroll")}}
 	_, err := s.clientOf(r)
 	assert.Equal(t, errUnknown, err, "a certificate that was not verified")
+}
+
+// certificateOf returns what is known of a certificate of a client, which was read.
+func certificateOf(name string) *x509.Certificate {
+	var subject pkix.Name
+	subject.FillFromRDNSequence(new(pkix.Name{CommonName: name}.ToRDNSequence()))
+	return &x509.Certificate{Subject: subject, DNSNames: []string{"a.example"}}
 }
