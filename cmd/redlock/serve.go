@@ -69,6 +69,7 @@ type serveCommand struct {
 	office                                 string
 	candidate                              string // for the office
 	probesAt                               string
+	hosts                                  []string
 	maxSessions, maxLeases, maxConnections int
 }
 
@@ -86,6 +87,7 @@ func newServe() *cobra.Command {
 	f := c.Flags()
 	s.embeddedFlag()
 	f.StringVar(&s.listen, "listen", "unix:/run/redlock.sock", "`ADDRESS` to listen at: unix:PATH or HOST:PORT")
+	f.StringArrayVar(&s.hosts, "allow-host", nil, "`NAME` by which clients may reach a loopback address, beside localhost; repeat it for more")
 	f.StringVar(&s.socketMode, "socket-mode", "0600", "who may use the socket, as for chmod(1)")
 	f.StringVar(&s.tokenFile, "token-file", "", "`FILE` with the token that every request must bear, or several, one a line")
 	f.StringVar(&s.rightsFile, "tokens", "", "`FILE` of clients: their tokens' SHA-256 or certificates, and what each may do")
@@ -129,6 +131,8 @@ func (s *serveCommand) check() error {
 		return usageErrorf("--token-file and --tokens exclude each other: --tokens has the tokens of all clients")
 	case s.clientCA != "" && s.cert == "":
 		return usageErrorf("--client-ca needs --cert and --key: certificates of clients are looked at within TLS")
+	case slices.ContainsFunc(s.hosts, func(name string) bool { return name == "" || strings.ContainsAny(name, "/*: ") }):
+		return wrong(s.flags, "allow-host", "must be a name without a port, such as host.docker.internal")
 	case s.candidate != "" && s.office == "":
 		return usageErrorf("--candidate is who campaigns for --office; give that, too")
 	}
@@ -160,7 +164,7 @@ func (s *serveCommand) run(ctx context.Context) error {
 	}
 	host, _ := os.Hostname()
 	config := serve.Config{
-		Office: s.office, Candidate: cmp.Or(s.candidate, host, "unknown"), TTL: s.ttl, Limits: serve.Limits{Sessions: s.maxSessions, Leases: s.maxLeases}, Rights: d.rights, IsLoopback: d.isLoopback,
+		Office: s.office, Candidate: cmp.Or(s.candidate, host, "unknown"), TTL: s.ttl, Limits: serve.Limits{Sessions: s.maxSessions, Leases: s.maxLeases}, Rights: d.rights, IsLoopback: d.isLoopback, Hosts: s.hosts,
 		Log: func(text string) { fmt.Fprintf(s.stderr, "redlock: %s\n", plain.OneLine(text)) },
 	}
 	opts := []redlock.LockerOption{redlock.TTL(s.ttl)}

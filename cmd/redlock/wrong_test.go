@@ -185,6 +185,8 @@ var wrongInputs = []struct {
 	{"run --ttl 24h a -- true", 64, "redlock: --ttl 24h0m0s: is above an hour: after a restart of most servers no client would get any lock for 24h0m0s; if that is acceptable, set --max-ttl for all clients"},
 	{"REDLOCK_TTL=24h run a -- true", 78, "is above an hour: after a restart"},
 	{"serve --stop-within -1s", 64, "redlock: --stop-within -1s: must not be negative"},
+	{"serve --allow-host *.example", 64, "redlock: --allow-host"},
+	{"serve --allow-host a:80", 64, "must be a name without a port, such as host.docker.internal"},
 	{"serve --max-sessions 0", 64, "--max-sessions, --max-leases and --max-connections must be at least 1"},
 	{"serve --cert x", 64, "--cert and --key belong together; give both"},
 	{"serve --client-ca x", 64, "--client-ca needs --cert and --key"},

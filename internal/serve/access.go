@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -20,8 +21,9 @@ func (c *Config) refuses(r *http.Request) error {
 	}
 	// An attacker's name for a forwarded socket with a page has a dot.
 	isForeign := c.IsLoopback && host != "" || c.Page != nil && r.TLS == nil && strings.Contains(host, ".")
-	if isForeign && !isLocal(host) {
-		return newProblem(http.StatusForbidden, kindForbidden, "this server answers only to localhost, not to "+host)
+	isAllowed := func(name string) bool { return strings.EqualFold(name, host) }
+	if isForeign && !isLocal(host) && !slices.ContainsFunc(c.Hosts, isAllowed) {
+		return newProblem(http.StatusForbidden, kindForbidden, "this server answers only to localhost, not to "+host+": --allow-host permits another name")
 	}
 	if origin := r.Header.Get("Origin"); origin != "" && (c.Page == nil || origin != own) {
 		return newProblem(http.StatusForbidden, kindForbidden, "pages of other sites may not use this server: omit the header Origin in a program")

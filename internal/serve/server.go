@@ -18,6 +18,7 @@ type Config struct {
 	Rights      Rights       // of clients; nil: anybody may do all
 	Log         func(string) // what an operator should know; nil for nobody
 	Connections func() int   // how many clients are connected; nil: not known
+	Hosts       []string     // names by which it may be reached as by localhost
 	IsLoopback  bool         // it listens to this machine only, and refuses what web pages send to it
 	Page        *Page        // at /ui, and what it shows at /v1/survey; nil for none
 	Resumes     bool         // Resume is called: until it has returned, requests for locks and sessions get 503
