@@ -230,7 +230,7 @@ func (k *Key) outcome(c *Caller, now clock.Instant) *Failure {
 		return &Failure{Kind: NotHeld, At: now}
 	case b.purpose == toRaise:
 		return k.newToken(c, now)
-	case k.claim.proof >= b.seq:
+	case k.claim.meets(b):
 		return nil
 	default:
 		return b.unmet(now)
@@ -269,9 +269,9 @@ func (c *Claim) lacks(node int) {
 }
 
 // knows notes that the node has the claim until the deadline, because it has granted b. A later refusal overrides
-// that, and a grant from before the proof does not last until the deadline.
+// that, and the key of an earlier grant, or of one for a shorter TTL, expires before the deadline.
 func (c *Claim) knows(b *Ballot, node int) {
-	if b.seq >= c.proof && (c.trouble == nil || b.seq > c.trouble.refused) {
+	if b.Deadline() >= c.until && (c.trouble == nil || b.seq > c.trouble.refused) {
 		c.had.Add(node)
 	}
 }
@@ -445,11 +445,25 @@ func (k *Key) extended(b *Ballot, node int, a *Answer, now clock.Instant) {
 	}
 	k.weighExtension(b, now)
 	if k.claim == c && refused && a.TTL == 0 && !c.isRepaired(node) {
-		k.repair(node, now)
+		k.repair(node, b.Req.TTL, now)
 	}
-	if c.proof >= b.seq || b.isSettled() {
+	if c.meets(b) || b.isSettled() {
 		k.tellAwaited(func(o *Ballot) bool { return o == b }, now)
 	}
+}
+
+// meets reports whether the claim lives for as long as an extension has asked, by that or by a later one.
+func (c *Claim) meets(b *Ballot) bool {
+	return c.until >= b.Deadline() && (c.proof >= b.seq || b.isWon())
+}
+
+// isProven reports whether the claim can count from a ballot that a quorum has granted, and live until then. It is not
+// shortened. A ballot for a longer TTL may be won after a later one, unless a node has refused that since.
+func (c *Claim) isProven(b *Ballot, until clock.Instant) bool {
+	if b.seq > c.proof {
+		return until >= c.until
+	}
+	return until > c.until && (c.trouble == nil || b.seq >= c.trouble.refused)
 }
 
 // weighExtension draws the conclusions from the answers to an extension so far.
@@ -459,11 +473,11 @@ func (k *Key) weighExtension(b *Ballot, now clock.Instant) {
 		k.end(Gone, b, now)
 		return
 	}
-	switch until := quorum.Deadline(b.Start, b.Req.TTL); {
+	switch until := b.Deadline(); {
 	case !b.isWon() || now >= c.Deadline(): // undecided, or decided after the deadline
 	case b.seq == c.proof:
 		c.votes |= b.granted
-	case b.seq > c.proof && until >= c.until:
+	case c.isProven(b, until):
 		c.lasts(b.Req.TTL)
 		c.proof, c.until, c.votes = b.seq, until, b.granted
 		c.had &= b.granted // the key of the others may expire before
@@ -475,7 +489,7 @@ func (k *Key) weighExtension(b *Ballot, now clock.Instant) {
 	}
 	switch {
 	case b != c.renewal:
-	case c.proof >= b.seq:
+	case c.proof >= b.seq || c.meets(b):
 		c.renewal = nil
 	case b.isWon() || b.tally.Pending() == 0:
 		c.renewalFailed(now)
@@ -486,15 +500,17 @@ func (k *Key) weighExtension(b *Ballot, now clock.Instant) {
 
 func (c *Claim) isRepaired(node int) bool { return c.trouble != nil && c.trouble.repairs.Has(node) }
 
-// repair gives the claim to a node that has said that it has no such key: it was down when the lock was
-// taken, or has forgotten. A later release travels on the same connection, so it arrives after the repair.
-func (k *Key) repair(node int, now clock.Instant) {
+// repair gives the claim to a node that has said that it has no such key: it was down when the lock was taken, or has
+// forgotten. The node gets the TTL that it was asked for. A later release travels on the same connection, so it arrives
+// after the repair.
+func (k *Key) repair(node int, ttl time.Duration, now clock.Instant) {
 	c := k.claim
 	t := c.troubled()
 	t.repairs.Add(node)
 	t.repaired.Add(node)
 	c.maybe.Add(node)
 	b := k.ballot(toRepair, protocol.OpAcquire, c, now)
+	c.asksFor(b, ttl)
 	k.send(b, quorum.Of(node), &b.Req)
 }
 

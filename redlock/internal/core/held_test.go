@@ -1,6 +1,7 @@
 package core
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -159,4 +160,76 @@ func TestWhatTheGuardJudges(t *testing.T) {
 	} {
 		assert.Equal(t, isJudged, k.ballot(toNothing, op, nil, 1).Req.Epoch != "", "%v", op)
 	}
+}
+
+// extends has the holder extend its claim, and returns the ballot and the caller that waits for it.
+func (h *held) extends(ttl time.Duration) (*Ballot, *Caller) {
+	h.now = h.now.Add(time.Millisecond)
+	c := &Caller{}
+	h.Carried()
+	h.Extend(h.Hold, ttl, c, h.now)
+	return h.sent(protocol.OpExtend), c
+}
+
+// isTold checks that a caller is told an outcome by the last event, and returns why it has failed.
+func (h *held) isTold(c *Caller) *Failure {
+	h.Helper()
+	assert.True(h.T, slices.ContainsFunc(h.Effects(), func(e Effect) bool { return e.Kind == Done && e.Caller == c }))
+	return c.Failure
+}
+
+// TestExtensionsOfTwoTTLsOverlap, and each caller is told what came of its own.
+func TestExtensionsOfTwoTTLsOverlap(t *testing.T) {
+	const long = time.Minute
+	early := protocol.Reply{Outcome: protocol.Failed, Err: &protocol.QuarantineError{Reason: "it had to record the TTL first"}}
+	overlap := func() (h *held, longer *Ballot, l *Caller, plain *Ballot, p *Caller) {
+		h = newHeld(t)
+		longer, l = h.extends(long)
+		plain, p = h.extends(0)
+		h.Carried()
+		return h, longer, l, plain, p
+	}
+
+	h, longer, l, plain, p := overlap()
+	h.answer(longer, granted, granted)
+	assert.Nil(t, h.isTold(l))
+	h.answer(plain, granted, granted)
+	assert.Nil(t, h.isTold(p), "its lock lives for longer than it has asked")
+	assert.Equal(t, longer.Deadline(), h.Hold.Deadline())
+	assert.True(t, h.IsWell())
+
+	h, longer, l, plain, p = overlap()
+	h.answer(plain, granted, granted)
+	assert.Nil(t, h.isTold(p))
+	h.answer(longer, granted)
+	assert.Equal(t, plain.Deadline(), h.Hold.Deadline(), "a minority has granted the longer one")
+	assert.Len(t, h.Effects(), 2, "extended and told: %v", h.Effects())
+	h.answer(longer, protocol.Reply{}, granted)
+	assert.Nil(t, h.isTold(l))
+	assert.Equal(t, longer.Deadline(), h.Hold.Deadline())
+
+	h, longer, l, plain, _ = overlap()
+	h.answer(plain, granted, granted)
+	h.answer(longer, early, early, granted)
+	require.NotNil(t, h.isTold(l))
+	assert.True(t, l.Failure.IsEarly)
+	assert.Equal(t, plain.Deadline(), h.Hold.Deadline())
+}
+
+// TestAKeyThatExpiresEarlierIsNotKnown to be there until the deadline.
+func TestAKeyThatExpiresEarlierIsNotKnown(t *testing.T) {
+	h := newHeld(t)
+	longer, _ := h.extends(time.Minute)
+	plain, _ := h.extends(0)
+	h.answer(longer, granted, granted)
+	h.answer(plain, protocol.Reply{}, protocol.Reply{}, granted)
+	assert.Equal(t, quorum.Of(0)|quorum.Of(1), h.renew().HadKey)
+}
+
+// TestANodeIsGivenTheTTLThatItWasAskedFor, if it has lost the claim.
+func TestANodeIsGivenTheTTLThatItWasAskedFor(t *testing.T) {
+	h := newHeld(t)
+	longer, _ := h.extends(time.Minute)
+	h.answer(longer, lacking)
+	assert.Equal(t, time.Minute, h.sent(protocol.OpAcquire).Req.TTL)
 }
