@@ -233,3 +233,15 @@ func TestANodeIsGivenTheTTLThatItWasAskedFor(t *testing.T) {
 	h.answer(longer, lacking)
 	assert.Equal(t, time.Minute, h.sent(protocol.OpAcquire).Req.TTL)
 }
+
+// TestALongerTTLIsNotHandedOver to a caller that has not asked for it: nodes may have it.
+func TestALongerTTLIsNotHandedOver(t *testing.T) {
+	for _, longer := range []time.Duration{0, time.Minute} {
+		h := newHeld(t)
+		next := h.waits(nil)
+		b, _ := h.extends(longer)
+		h.answer(b, granted)
+		h.Release(h.Hold, &Caller{}, h.now)
+		assert.Equal(t, longer == 0, next.Hold != nil)
+	}
+}

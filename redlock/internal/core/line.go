@@ -327,9 +327,11 @@ func (k *Key) canHandOver(c *Claim, now clock.Instant) bool {
 	return c.hasNext() && k.couldHandOver(c, now)
 }
 
-// couldHandOver is canHandOver, but for the token.
+// couldHandOver is canHandOver, but for the token. Where nodes may have a longer TTL than the claim's, the next caller
+// has not asked for that.
 func (k *Key) couldHandOver(c *Claim, now clock.Instant) bool {
-	return len(k.line) > 0 && c.passesTo(k.line[0].Terms) && now.Sub(c.turn) < k.Turn.limit() && c.until.Sub(now) >= c.Terms.TTL/2
+	mayLast := c.trouble != nil && c.trouble.longest > c.Terms.TTL
+	return len(k.line) > 0 && !mayLast && c.passesTo(k.line[0].Terms) && now.Sub(c.turn) < k.Turn.limit() && c.until.Sub(now) >= c.Terms.TTL/2
 }
 
 // passesTo reports whether the claim can be handed over to a caller with terms t. The value must be unknown
