@@ -484,27 +484,6 @@ func (s *serveCommand) cannotListen(err error) error {
 	return &exitError{code: exitFailed, err: wrong(s.flags, "listen", "%w", err)}
 }
 
-// listenUnix listens at a path, also where a process that was killed has left its socket.
-func listenUnix(path string) (net.Listener, error) {
-	l, err := net.Listen("unix", path)
-	if !errors.Is(err, syscall.EADDRINUSE) {
-		return l, err
-	}
-	if other, err := net.Dial("unix", path); err == nil {
-		other.Close()
-		return nil, fmt.Errorf("%s: another process listens there", path)
-	} else if !errors.Is(err, syscall.ECONNREFUSED) {
-		return nil, fmt.Errorf("%s is in the way: %w", path, err)
-	}
-	if file, err := os.Lstat(path); err != nil || file.Mode().Type() != fs.ModeSocket { // which is refused, too
-		return nil, fmt.Errorf("%s is in the way, and no socket", path)
-	}
-	if err := os.Remove(path); err != nil {
-		return nil, err
-	}
-	return net.Listen("unix", path)
-}
-
 // serveProbes answers at --probes until stop is called.
 func (s *serveCommand) serveProbes(server *serve.Server, log func(string)) (stop func(), err error) {
 	if s.probesAt == "" {

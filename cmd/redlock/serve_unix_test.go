@@ -176,6 +176,31 @@ func TestServeAtASocket(t *testing.T) {
 	assert.FileExists(t, path)
 }
 
+// TestASocketIsRemovedByItsOwnProcess alone, and no other takes its path before: not even where the socket is gone.
+func TestASocketIsRemovedByItsOwnProcess(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "s")
+	first, err := listenUnix(path)
+	tr.NoError(t, err)
+	tr.NoError(t, os.Remove(path)) // as somebody does who takes it for stale
+	_, err = listenUnix(path)
+	assert.ErrorContains(t, err, path+": another process listens there")
+	other, err := net.Listen("unix", path) // a process that knows nothing of the lock
+	tr.NoError(t, err)
+	tr.NoError(t, first.Close())
+	assert.FileExists(t, path, "it is another's")
+	_, err = listenUnix(path)
+	assert.ErrorContains(t, err, path+": another process listens there")
+	tr.NoError(t, other.Close())
+
+	second, err := listenUnix(path)
+	tr.NoError(t, err)
+	assert.NoError(t, first.Close(), "twice")
+	assert.FileExists(t, path)
+	tr.NoError(t, second.Close())
+	assert.NoFileExists(t, path)
+}
+
 // certificate returns one for 127.0.0.1, for servers and clients, that is its own authority.
 func certificate(t *testing.T) tls.Certificate {
 	t.Helper()

@@ -196,7 +196,7 @@ var wrongInputs = []struct {
 	{"serve --tokens x --token-file x", 64, "--token-file and --tokens exclude each other"},
 	{"serve --listen /run/redlock.sock", 64, `redlock: --listen: "/run/redlock.sock" must be unix:PATH or HOST:PORT`},
 	{"serve --listen unix:", 64, `redlock: --listen: "unix:" must be unix:PATH, with a path of`},
-	{"serve --listen unix:/no/folder/s", 1, "redlock: --listen: listen unix /no/folder/s: bind: no such file or directory"},
+	{"serve --listen unix:/no/folder/s", 1, "redlock: --listen: open /no/folder/s.lock: no such file or directory"},
 	{"serve --listen unix:/" + strings.Repeat("long", 40), 64, "must be unix:PATH, with a path of at most 103 bytes"},
 	{"serve --listen unix:/no/folder/s --socket-mode rw", 64, `redlock: --socket-mode: "rw" must be octal, as 0660`},
 }

@@ -3,7 +3,9 @@
 package main
 
 import (
+	"errors"
 	"math"
+	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,4 +17,13 @@ func descriptors() int {
 		return 0
 	}
 	return int(min(uint64(limit.Cur), math.MaxInt32))
+}
+
+// tryLock locks a file until it is closed, and reports whether no other process has it.
+func tryLock(f *os.File) (isFree bool, err error) {
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return false, nil
+	}
+	return err == nil, err
 }

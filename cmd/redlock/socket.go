@@ -1,0 +1,84 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+)
+
+// A socket is a listener at a path. The lock on a file beside it keeps other processes from the path while this one
+// may still use it. Otherwise one of two that start at once could remove the socket that the other has just made,
+// and one that ends could remove its successor's.
+type socket struct {
+	*net.UnixListener
+	path string
+	file os.FileInfo
+	lock *os.File
+	once sync.Once
+}
+
+// Close implements net.Listener. It removes the path if it is still that of this socket. The file of the lock stays:
+// another process may be about to lock it.
+func (s *socket) Close() (err error) {
+	s.once.Do(func() {
+		// Before the socket is closed: its inode can then be another's.
+		if now, err := os.Lstat(s.path); err == nil && os.SameFile(now, s.file) {
+			os.Remove(s.path)
+		}
+		err = errors.Join(s.UnixListener.Close(), s.lock.Close())
+	})
+	return err
+}
+
+// listenUnix listens at a path, also where a process that was killed has left its socket.
+func listenUnix(path string) (_ net.Listener, err error) {
+	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			lock.Close()
+		}
+	}()
+	if isFree, err := tryLock(lock); err != nil {
+		return nil, fmt.Errorf("%s: %w", lock.Name(), err)
+	} else if !isFree {
+		return nil, fmt.Errorf("%s: another process listens there", path)
+	}
+	l, err := net.Listen("unix", path)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		if err := removeStale(path); err != nil {
+			return nil, err
+		}
+		l, err = net.Listen("unix", path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := &socket{UnixListener: l.(*net.UnixListener), path: path, lock: lock}
+	s.SetUnlinkOnClose(false)
+	if s.file, err = os.Lstat(path); err != nil {
+		s.UnixListener.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// removeStale removes a socket to which nothing listens, or returns why not.
+func removeStale(path string) error {
+	if other, err := net.Dial("unix", path); err == nil {
+		other.Close()
+		return fmt.Errorf("%s: another process listens there", path)
+	} else if !errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("%s is in the way: %w", path, err)
+	}
+	if file, err := os.Lstat(path); err != nil || file.Mode().Type() != fs.ModeSocket { // which is refused, too
+		return fmt.Errorf("%s is in the way, and no socket", path)
+	}
+	return os.Remove(path)
+}
