@@ -64,6 +64,12 @@ func separateMasters(t *testing.T, f fleet.Fleet) {
 	assert.Equal(t, a.runID(), connect(t, f, 0).runID(), "of another connection")
 	assert.Equal(t, a.info("run_id"), runIDByScript(a), "as a script sees it")
 	assert.NotEmpty(t, a.info("redis_version"))
+	for _, field := range []string{"run_id:", "maxmemory_policy:", "aof_enabled:", "total_net_repl_input_bytes:", "master_replid:", "second_repl_offset:"} {
+		if field != "total_net_repl_input_bytes:" || !strings.HasPrefix(a.info("redis_version"), "6.") {
+			assert.Contains(t, a.str("INFO"), field, "of all sections")
+		}
+	}
+	assert.NotContains(t, a.str("INFO", "replication"), a.runID(), "the data set has a name of its own")
 
 	role, err := redis.Values(a.do("ROLE"), nil)
 	require.NoError(t, err)

@@ -3,7 +3,7 @@ package fleet
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha1"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"net"
@@ -113,7 +113,7 @@ func (e *embedded) Close() error {
 // run is an embedded node from one start to the next kill: a listener, the
 // clients connected to it, and the hook before each of their commands.
 type run struct {
-	id       string // the run_id
+	id, data string // the run_id, and the master_replid
 	server   *server.Server
 	listener net.Listener
 	accepts  sync.WaitGroup
@@ -147,7 +147,8 @@ var introduction = rand.Text()
 
 func newRun(s *server.Server, l net.Listener) *run {
 	r := &run{
-		id:       fmt.Sprintf("%x", sha1.Sum([]byte(rand.Text()))), // 40 digits, as a real server's
+		id:       newID(),
+		data:     newID(),
 		server:   s,
 		listener: l,
 		open:     make(chan struct{}),
@@ -167,6 +168,13 @@ func newRun(s *server.Server, l net.Listener) *run {
 		}
 	})
 	return r
+}
+
+// newID returns 40 hexadecimal digits, as a real server's run_id has.
+func newID() string {
+	id := make([]byte, 20)
+	rand.Read(id)
+	return hex.EncodeToString(id)
 }
 
 func (r *run) connected(conn net.Conn) *client {
@@ -285,22 +293,31 @@ func (r *run) answer(p *server.Peer, c *client, cmd string, args []string) bool 
 
 // answerScript gives those of the answers that scripts may ask for, too.
 func (r *run) answerScript(p *server.Peer, cmd string, args []string) bool {
-	switch {
-	case cmd != "INFO" || len(args) != 1:
-		return false
-	case strings.EqualFold(args[0], "server"):
-		_, port, _ := strings.Cut(r.listener.Addr().String(), ":")
-		p.WriteBulk(fmt.Sprintf("# Server\r\nredis_version:%s\r\nredis_mode:standalone\r\nprocess_id:%d\r\nrun_id:%s\r\ntcp_port:%s\r\n",
-			embeddedVersion, os.Getpid(), r.id, port))
-	case strings.EqualFold(args[0], "stats"): // miniredis has them, and panics while it closes
-		p.WriteBulk(fmt.Sprintf("# Stats\r\ntotal_connections_received:%d\r\ntotal_commands_processed:%d\r\n",
-			r.server.TotalConnections(), r.server.TotalCommands()))
-	case strings.EqualFold(args[0], "replication"):
-		p.WriteBulk("# Replication\r\nrole:master\r\nconnected_slaves:0\r\nmaster_replid:" + r.id + "\r\n")
-	default:
+	if cmd != "INFO" || len(args) > 1 {
 		return false
 	}
+	p.WriteBulk(r.info(args))
 	return true
+}
+
+// info returns the section of INFO that args name, or all. One that is unknown is empty, as on a real server.
+// miniredis has statistics, and panics on INFO while it closes.
+func (r *run) info(args []string) string {
+	_, port, _ := strings.Cut(r.listener.Addr().String(), ":")
+	var text strings.Builder
+	for _, section := range []struct{ name, fields string }{
+		{"Server", fmt.Sprintf("redis_version:%s\nredis_mode:standalone\nprocess_id:%d\nrun_id:%s\ntcp_port:%s\n", embeddedVersion, os.Getpid(), r.id, port)},
+		{"Memory", "maxmemory:0\nmaxmemory_policy:noeviction\n"},
+		{"Persistence", "loading:0\naof_enabled:0\n"},
+		{"Stats", fmt.Sprintf("total_connections_received:%d\ntotal_commands_processed:%d\ntotal_net_repl_input_bytes:0\n",
+			r.server.TotalConnections(), r.server.TotalCommands())},
+		{"Replication", "role:master\nconnected_slaves:0\nmaster_replid:" + r.data + "\nsecond_repl_offset:-1\n"},
+	} {
+		if len(args) == 0 || strings.EqualFold(args[0], section.name) {
+			text.WriteString("# " + section.name + "\r\n" + strings.ReplaceAll(section.fields, "\n", "\r\n"))
+		}
+	}
+	return text.String()
 }
 
 // clientKill is CLIENT KILL ID n. It answers when no command of the killed client can run any more,
