@@ -41,10 +41,10 @@ func (t *target) dialAll(ctx context.Context, s *settings, addresses []string) (
 		all[i] = member{name: address, dial: func(ctx context.Context) (redis.Conn, error) {
 			raw, err := new(net.Dialer).DialContext(ctx, t.network, address)
 			if isNobodyThere(err) && isOnlyOfItsKind(address, addresses) {
-				err = fmt.Errorf("%w: %w", errAbsent, err)
+				return nil, fmt.Errorf("%w: %w", errAbsent, link.AtDial("dial", err))
 			}
 			if err != nil {
-				return nil, err
+				return nil, link.AtDial("dial", err)
 			}
 			return t.greet(ctx, s, raw)
 		}}

@@ -38,11 +38,13 @@ func (t *target) dialer(s *settings) link.Dial {
 
 func (t *target) dial(ctx context.Context, s *settings) (redis.Conn, error) {
 	addresses := []string{t.address}
+	stage := "dial"
 	if t.names != nil {
 		var err error
 		if addresses, err = t.names.addresses(ctx); err != nil {
-			return nil, err
+			return nil, link.AtStage("look-up", err)
 		}
+		stage += " " + addresses[0]
 	}
 	if len(addresses) > 1 {
 		return t.dialAll(ctx, s, addresses)
@@ -54,7 +56,7 @@ func (t *target) dial(ctx context.Context, s *settings) (redis.Conn, error) {
 	raw, err := netDial(ctx, t.network, addresses[0])
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, link.AtDial(stage, err)
 	case raw == nil:
 		return nil, errNoConn
 	case s.netDial != nil:
@@ -70,11 +72,13 @@ func (t *target) dial(ctx context.Context, s *settings) (redis.Conn, error) {
 // greet makes a connection that is ready for the handshake of what was dialled.
 func (t *target) greet(ctx context.Context, s *settings, raw net.Conn) (redis.Conn, error) {
 	if t.tls {
+		enter(ctx, "TLS configuration")
 		config, err := t.tlsConfig(ctx, s)
 		if err != nil {
 			raw.Close()
 			return nil, err
 		}
+		enter(ctx, tlsStage)
 		secure := tls.Client(raw, config)
 		if err := secure.HandshakeContext(ctx); err != nil {
 			raw.Close()
@@ -122,7 +126,7 @@ func (t *target) tlsConfig(ctx context.Context, s *settings) (*tls.Config, error
 	if s.tls != nil {
 		given, err := s.tls(ctx, t.address)
 		if err != nil {
-			return nil, fmt.Errorf("TLS configuration: %w", err)
+			return nil, link.AtStage("TLS configuration", err)
 		}
 		if c = given.Clone(); c == nil {
 			return nil, errNoConfig
@@ -156,10 +160,12 @@ func explainTLS(err error) error {
 
 // login authenticates and selects the database.
 func (t *target) login(ctx context.Context, c redis.Conn, s *settings) error {
+	enter(ctx, "credentials")
 	words, err := t.authWords(ctx, s)
 	if err != nil {
 		return err
 	}
+	enter(ctx, "")
 	var questions []link.Question
 	if len(words) > 0 {
 		questions = append(questions, link.Question{Name: "AUTH", Args: redis.Args{}.AddFlat(words), Required: true, Secret: true})
@@ -177,7 +183,7 @@ func (t *target) authWords(ctx context.Context, s *settings) ([]string, error) {
 	if s.credentials != nil && !auth {
 		var err error
 		if user, password, err = s.credentials(ctx, t.address); err != nil {
-			return nil, fmt.Errorf("credentials: %w", err)
+			return nil, link.AtStage("credentials", err)
 		}
 		auth = password != ""
 	}
@@ -197,6 +203,18 @@ var (
 	errNoConfig = errors.New("the function of TLSFunc returned neither a configuration nor an error")
 )
 
+const tlsStage = "TLS"
+
+// stageKey is for the stage that a connection which oneAtATime makes has come to.
+type stageKey struct{}
+
+// enter notes the stage. The empty one is that of the questions to the server.
+func enter(ctx context.Context, stage string) {
+	if at, ok := ctx.Value(stageKey{}).(*atomic.Pointer[string]); ok {
+		at.Store(&stage)
+	}
+}
+
 // oneAtATime makes the caller's functions honour the context even if they do not by themselves. A
 // dial that takes too long goes on alone, and its connection is closed when it comes. There is no
 // other dial until then, so that the dials to a server that hangs do not collect.
@@ -210,7 +228,9 @@ func oneAtATime(dial link.Dial) link.Dial {
 		if !dialling.CompareAndSwap(false, true) {
 			return nil, errDialling
 		}
-		done := make(chan result)
+		done, stage := make(chan result), new(atomic.Pointer[string])
+		ctx = context.WithValue(ctx, stageKey{}, stage)
+		enter(ctx, "dial")
 		go func() {
 			defer dialling.Store(false)
 			c, err := dial(ctx)
@@ -229,7 +249,14 @@ func oneAtATime(dial link.Dial) link.Dial {
 		case r := <-done:
 			return r.c, r.err
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			switch at := *stage.Load(); {
+			case ctx.Err() != context.DeadlineExceeded || at == "":
+				return nil, ctx.Err()
+			case at == tlsStage:
+				return nil, explainTLS(ctx.Err())
+			default:
+				return nil, link.AtStage(at, ctx.Err())
+			}
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http/httptest"
@@ -21,7 +22,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/pool/internal/link"
 )
 
 // newTLSRig returns a rig that speaks TLS, and the authority of its certificate.
@@ -87,7 +87,7 @@ func TestAServerThatHangsUpIsQuoted(t *testing.T) {
 		"-ERR max number of clients reached\r\n":         `says "ERR max number of clients reached"`,
 		"-NOAUTH Authentication required.\r\n":           ErrAuth.Error(),
 		"-BUSY Redis is busy running a script.\r\n":      `says "BUSY Redis is busy running a script."`,
-		"":                          "hangs up without a word; rediss:// is for a port with TLS",
+		"":                          "hangs up without a word; nothing is behind this port, or rediss:// is for a port with TLS",
 		"\x15\x03\x01\x00\x02\x02F": "answers with TLS; rediss:// is for a port with TLS",
 	} {
 		t.Run(want, func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestADialThatHangsHoldsUpNothing(t *testing.T) {
 	}, DialTimeout(20*time.Millisecond))
 	require.NoError(t, err)
 	err = trouble(t, n, acquire("k", "v"))
-	assert.ErrorIs(t, err, link.ErrHandshake)
+	assert.EqualError(t, err, "dial: does not answer in time")
 	assert.ErrorIs(t, err, ErrStalled, "which is how programs know it")
 	eventually(t, func() bool { return errors.Is(trouble(t, n, acquire("k", "v")), errDialling) }, "a second attempt is made")
 	require.NoError(t, n.Close())
@@ -207,4 +207,54 @@ func askForTheDescriptor(t *testing.T, url string) {
 	ownTLS = false // its handshake would be another story
 	deaf := openNode(t, "redis://"+l.Addr().String(), dial, DialTimeout(20*time.Millisecond))
 	assert.ErrorIs(t, trouble(t, deaf, acquire("k", "v")), ErrStalled)
+}
+
+// TestAStageThatHangsIsNamed, because each has another cause, and the server may be none of them.
+func TestAStageThatHangsIsNamed(t *testing.T) {
+	t.Parallel()
+	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	deaf := make(chan struct{})
+	t.Cleanup(func() { close(deaf) })
+	l, err := net.Listen("tcp", "127.0.0.1:0") // never accepts
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	at := l.Addr().String()
+	for name, test := range map[string]struct {
+		url  string
+		opt  Option
+		says string
+	}{
+		"look-up": {"redis://cache.example:6379", option(false, "", func(s *settings) {
+			s.lookup = func(context.Context, string) ([]string, error) { <-deaf; return nil, errNoConn }
+		}), "look-up: its name is still being looked up"},
+		"dial of an address": {"redis://cache.example:6379", option(false, "", func(s *settings) {
+			s.lookup = func(context.Context, string) ([]string, error) { return []string{"127.0.0.1"}, nil }
+		}), "dial 127.0.0.1:6379: connect: connection refused"},
+		"dial": {"redis://" + at, NetDial(func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return nil, &net.OpError{Op: "dial", Err: hang(ctx)}
+		}), "dial: does not answer in time"},
+		"dial that is deaf": {"redis://" + at, NetDial(func(context.Context, string, string) (net.Conn, error) {
+			<-deaf
+			return nil, errNoConn
+		}), "dial: does not answer in time"},
+		"credentials": {"redis://" + at, Credentials(func(ctx context.Context, _ string) (string, string, error) {
+			return "", "", fmt.Errorf("vault: %w", hang(ctx))
+		}), "credentials: does not answer in time"},
+		"credentials that are deaf": {"redis://" + at, Credentials(func(context.Context, string) (string, string, error) {
+			<-deaf
+			return "", "", nil
+		}), "credentials: does not answer in time"},
+		"TLS configuration": {"rediss://" + at, TLSFunc(func(context.Context, string) (*tls.Config, error) {
+			<-deaf
+			return nil, errNoConfig
+		}), "TLS configuration: does not answer in time"},
+		"TLS":       {"rediss://" + at, TLS(&tls.Config{}), "accepts connections but does not answer to TLS"},
+		"questions": {"redis://" + at, patient()[1], "accepts connections but does not answer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := trouble(t, openNode(t, test.url, test.opt, DialTimeout(100*time.Millisecond)), acquire("k", "v"))
+			assert.True(t, strings.HasPrefix(err.Error(), test.says), "%v", err)
+		})
+	}
 }

@@ -29,8 +29,9 @@ var (
 	ErrWrongType = protocol.ErrWrongType
 	// ErrCounter: the key of a name's highest fencing token makes no sense.
 	ErrCounter = protocol.ErrCounter
-	// ErrStalled: the server left requests unanswered for StallTimeout, or a new
-	// connection's first questions for DialTimeout.
+	// ErrStalled: the server left requests unanswered for StallTimeout, or a stage of connecting was not
+	// over within DialTimeout: the message names the look-up of the name, the dial, the credentials or the TLS
+	// configuration, and otherwise the server has not answered the first questions.
 	ErrStalled = link.ErrStalled
 	// ErrReplyTooLarge: the server sent, or announced, more than any reply that locks ask for. The
 	// connection is closed before the reply is read.

@@ -25,9 +25,48 @@ var (
 	ErrHandshake = fmt.Errorf("accepts connections but %w", ErrStalled)
 )
 
+// A StageError says at which stage an attempt to connect failed before the server could be asked anything.
+type StageError struct {
+	Stage string // such as dial, or credentials
+	Err   error
+}
+
+func (e *StageError) Error() string { return e.Stage + ": " + e.Err.Error() }
+func (e *StageError) Unwrap() error { return e.Err }
+
+// AtStage returns the error of a stage of connecting, or nil. One that was not over in time matches
+// ErrStalled, and has the cause that err adds.
+func AtStage(stage string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case err == context.DeadlineExceeded:
+		err = fmt.Errorf("%w in time", ErrStalled)
+	case errors.Is(err, context.DeadlineExceeded):
+		err = fmt.Errorf("%w in time: %w", ErrStalled, err)
+	}
+	return &StageError{stage, err}
+}
+
+// AtDial is AtStage for the dial, of which the address is left out.
+func AtDial(stage string, err error) error {
+	var op *net.OpError
+	switch {
+	case !errors.As(err, &op) || op.Err == nil:
+	case op.Timeout():
+		err = context.DeadlineExceeded
+	default:
+		err = op.Err
+	}
+	return AtStage(stage, err)
+}
+
 // Explain gives the error of a connection attempt a meaning. The address is left out, because
 // the node's name stands before it already.
 func Explain(err error) error {
+	if _, ok := errors.AsType[*StageError](err); ok {
+		return err
+	}
 	var reply redis.Error // from the login of the caller's dial function
 	if errors.As(err, &reply) {
 		meaning, _ := wire.Explain(reply)
