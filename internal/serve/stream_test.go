@@ -79,3 +79,21 @@ func TestAStreamKeepsASessionAlive(t *testing.T) {
 		assert.Equal(t, http.StatusOK, c.ask("GET", "/v1/session", "").status)
 	})
 }
+
+// TestSeenWaitsForAWhile: a client that asks in a loop, and does not say for how long it waits, asks once a second.
+func TestSeenWaitsForAWhile(t *testing.T) {
+	served(t, Config{Office: "office"}, func(t *testing.T, _ *redlocktest.Servers, s *Server) {
+		c := open(t, s, `{"ttl_ms":600000}`)
+		time.Sleep(time.Second) // for the office
+		for path, seen := range map[string]string{"/v1/session": text(c.ask("GET", "/v1/session", "").session.Version), "/leader": text((&candidate{c, s}).leader("").Token)} {
+			began := time.Now()
+			c.ask("GET", path+"?seen="+seen, "")
+			assert.Equal(t, time.Second, time.Since(began), path)
+			c.ask("GET", path, "")
+			c.ask("GET", path+"?wait_ms=0&seen="+seen, "")
+			c.ask("GET", path+"?seen=999999", "")
+			assert.Equal(t, time.Second, time.Since(began), path)
+		}
+		endNow(s)
+	})
+}

@@ -98,8 +98,11 @@ const (
 	maxBody = 256 << 10
 	maxWait = time.Hour
 	maxKey  = 255 // bytes of an Idempotency-Key
-	day     = 24 * time.Hour
-	year    = 365 * day
+
+	leastLock = 500 * time.Millisecond // the TTL of a lock: of less nothing is left behind the margin of the answer
+	leastPoll = time.Second            // how long a request waits that says what it has seen, and not for how long it waits
+	day       = 24 * time.Hour
+	year      = 365 * day
 )
 
 // checkText refuses what is said twice around the body, of which only one would count, and what is no text.
@@ -196,7 +199,11 @@ func longPoll(r *request) (seen int64, wait time.Duration, err error) {
 	if seen, err = r.number("seen", 0, "the version that the last answer had"); err != nil {
 		return 0, 0, err
 	}
-	n, err := r.number("wait_ms", 0, "a whole number of milliseconds")
+	least := int64(0)
+	if r.URL.Query().Get("seen") != "" { // a client that asks in a loop would ask without a pause
+		least = leastPoll.Milliseconds()
+	}
+	n, err := r.number("wait_ms", least, "a whole number of milliseconds")
 	switch q := r.URL.Query(); {
 	case q.Has("wait_ms") && q.Get("seen") == "":
 		return 0, 0, bad("wait_ms goes with seen=VERSION, which the last answer had")
@@ -268,7 +275,7 @@ func (w *wish) check(ttl time.Duration) error {
 	return cmp.Or(
 		between("every_ms", cmp.Or(w.Every, day.Milliseconds()), time.Second, day),
 		between("apart_ms", cmp.Or(w.Apart, year.Milliseconds()), time.Second, year),
-		between("ttl_ms", w.TTL, time.Millisecond, year),
+		between("ttl_ms", w.TTL, leastLock, year),
 		between("wait_ms", w.Wait, 0, maxWait),
 		between("max_hold_ms", w.MaxHold, 0, year),
 	)
