@@ -161,7 +161,7 @@ func TestServeAnswersWhileItResumes(t *testing.T) {
 	s = startServe(t, f, flags...)
 	assert.Equal(t, http.StatusOK, s.ask("GET", "/healthz", "").status)
 	assert.Equal(t, http.StatusServiceUnavailable, s.ask("GET", "/readyz", "").status)
-	refused := s.ask("GET", lease, "")
+	refused := s.ask("POST", "/v1/locks", `{"name":"b"}`)
 	assert.Equal(t, http.StatusServiceUnavailable, refused.status)
 	assert.Contains(t, refused.body, `"kind":"no_quorum"`)
 	tr.Zero(t, s.stop(), "one that is ended meanwhile leaves what it has not adopted")

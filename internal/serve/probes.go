@@ -42,7 +42,12 @@ type readiness struct {
 // isReady reports whether locks can be had: a quorum answers, and the server does not end, nor is it still taking
 // over the locks of the one before.
 func (s *Server) isReady() bool {
-	if s.isEnding() || s.isResuming.Load() {
+	if s.isEnding() {
+		return false
+	}
+	select {
+	case <-s.resumed:
+	default:
 		return false
 	}
 	last := &s.ready

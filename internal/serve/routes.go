@@ -133,10 +133,10 @@ func (s *Server) handle(w http.ResponseWriter, hr *http.Request, of route) (err 
 	if r.ContentLength != 0 {
 		http.NewResponseController(w).SetReadDeadline(time.Time{})
 	}
-	if s.isResuming.Load() && strings.HasPrefix(r.URL.Path, "/v1/") {
-		return errResuming
-	}
 	r.since = time.Now()
+	if err := s.awaitResumed(r); err != nil {
+		return err
+	}
 	if of.with != nil {
 		names, err := of.with(r)
 		r.body = nil // a request can wait for an hour
@@ -148,6 +148,30 @@ func (s *Server) handle(w http.ResponseWriter, hr *http.Request, of route) (err 
 		}
 	}
 	return of.answer(w, r)
+}
+
+// awaitResumed returns an error for a request for locks if the sessions of the server before are not all there yet.
+// One for a session waits for them, as it has to while no server listens: clients take an error for its end.
+func (s *Server) awaitResumed(r *request) error {
+	select {
+	case <-s.resumed:
+		return nil
+	default:
+	}
+	switch {
+	case !strings.HasPrefix(r.URL.Path, "/v1/"):
+		return nil
+	case r.Header.Get(sessionHeader) == "" && r.PathValue("lease") == "":
+		return errResuming
+	}
+	select {
+	case <-s.resumed:
+		return nil
+	case <-s.waiting.Done():
+		return errEnding
+	case <-r.Context().Done():
+		return errLeft
+	}
 }
 
 // methodsOf returns those that there is an answer for, at the path of a request. A ServeMux would say so itself

@@ -21,7 +21,7 @@ type Config struct {
 	Hosts       []string     // names by which it may be reached as by localhost
 	IsLoopback  bool         // it listens to this machine only, and refuses what web pages send to it
 	Page        *Page        // at /ui, and what it shows at /v1/survey; nil for none
-	Resumes     bool         // Resume is called: until it has returned, requests for locks and sessions get 503
+	Resumes     bool         // Resume is called: until it has returned, requests for sessions wait, and others get 503
 
 	Office    string // for which the server campaigns; empty for none
 	Candidate string // who it is there, for people
@@ -44,7 +44,7 @@ type Server struct {
 	once    sync.Once
 	leaves  atomic.Bool // another one goes on with its sessions
 
-	isResuming atomic.Bool // the sessions of the one before are not all there yet
+	resumed chan struct{} // closed when all sessions of the one before are there
 }
 
 // New returns a Server for the locks of locker, which stays the caller's.
@@ -56,7 +56,10 @@ func New(locker *redlock.Locker, c Config) *Server {
 	c.Limits.Leases = cmp.Or(c.Limits.Leases, 1_000)
 	c.Limits.Total = cmp.Or(c.Limits.Total, 100_000)
 	s := &Server{locker: locker, config: c, table: newTable(c.Limits), refusals: map[string]refusals{}}
-	s.isResuming.Store(c.Resumes)
+	s.resumed = make(chan struct{})
+	if !c.Resumes {
+		close(s.resumed)
+	}
 	s.waiting, s.end = context.WithCancel(context.Background())
 	if c.Page != nil {
 		c.Page.start(s.waiting, s.table)

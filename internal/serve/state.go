@@ -125,10 +125,9 @@ func (s *session) saved() savedSession {
 
 // Resume takes over what another Server has left, for a Config with Resumes. It returns how many leases it has,
 // and how many were lost in the meantime, which their clients are told. The sessions of clients that do not come
-// back end after their TTL. In an outage it tries for the TTL of each lock; when ctx ends, the rest is for the
-// next Server.
+// back end after their TTL. In an outage it tries for the TTL of each lock. When ctx ends, the rest is for the next
+// Server: the caller calls Leave or Close, and until then no client is told what it has.
 func (s *Server) Resume(ctx context.Context, left State) (kept, lost int) {
-	defer s.isResuming.Store(false)
 	began := time.Now()
 	gap := time.Duration(0) // in which no server served
 	if !left.Left.IsZero() {
@@ -166,6 +165,9 @@ func (s *Server) Resume(ctx context.Context, left State) (kept, lost int) {
 	kept = s.table.held()
 	for _, from := range left.Sessions {
 		lost += len(from.Leases)
+	}
+	if s.config.Resumes && ctx.Err() == nil {
+		close(s.resumed)
 	}
 	return kept, lost - kept
 }

@@ -133,7 +133,8 @@ func TestAServerThatLeavesAnswersNoMore(t *testing.T) {
 	})
 }
 
-// TestAServerThatResumesRefuses what is about sessions and locks, and is not ready: it does not know all of them yet.
+// TestAServerThatResumesRefuses what is about locks, and is not ready: it does not know all of them yet. A client
+// with a session waits.
 func TestAServerThatResumesRefuses(t *testing.T) {
 	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, first *Server) {
 		c := open(t, first, `{"ttl_ms":60000}`)
@@ -149,9 +150,11 @@ func TestAServerThatResumesRefuses(t *testing.T) {
 			defer close(resumed)
 			next.Resume(t.Context(), left)
 		}()
+		var early answer
+		go func() { early = c.ask("GET", "/v1/session", "") }()
 		for range 2 {
 			synctest.Wait()
-			refused := c.ask("POST", "/v1/sessions", "")
+			refused := (&client{t: t, server: next}).ask("POST", "/v1/sessions", "")
 			assert.Equal(t, http.StatusServiceUnavailable, refused.status)
 			assert.Equal(t, kindNoQuorum, refused.problem.Kind)
 			assert.Equal(t, "1", refused.headers.Get("Retry-After"))
@@ -160,9 +163,35 @@ func TestAServerThatResumesRefuses(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		<-resumed
+		synctest.Wait()
+		if assert.Len(t, early.session.Leases, 1, "a client that has a session is told what it has") {
+			assert.True(t, early.session.Leases[0].Held)
+		}
 		assert.True(t, c.ask("GET", "/v1/locks/"+id, "").lease.Held)
 		assert.Equal(t, http.StatusOK, c.ask("GET", "/readyz", "").status)
 		c.release(id)
+	})
+}
+
+// TestAServerThatIsEndedWhileItResumesTellsNothing of locks that it has not adopted: the next one may.
+func TestAServerThatIsEndedWhileItResumesTellsNothing(t *testing.T) {
+	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, first *Server) {
+		c := open(t, first, `{"ttl_ms":60000}`)
+		c.take(`{"name":"a"}`)
+		left := first.Leave()
+		next := New(servers.Locker(), Config{Resumes: true})
+		defer endNow(next)
+		c.server = next
+		servers.Outage(2)
+		isCut := make(chan bool)
+		go func() { isCut <- c.isCut("GET", "/v1/session", "") }()
+		ctx, stop := context.WithCancel(t.Context())
+		time.AfterFunc(2*time.Second, stop)
+		next.Resume(ctx, left)
+		synctest.Wait()
+		left = next.Leave()
+		assert.True(t, <-isCut)
+		assert.NotEmpty(t, left.Sessions[0].Leases[0].Value)
 	})
 }
 
