@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -187,16 +188,20 @@ func (p *process) awaitReady(ctx context.Context, i int) error {
 	if err := AwaitReady(ctx, p.url(i), ended); err != nil {
 		return err
 	}
-	c, err := dial(ctx, p.url(i))
-	if err != nil {
+	var taken error
+	err := await(ctx, ended, func(ctx context.Context) error {
+		c, err := dial(ctx, p.url(i))
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		info, err := redis.String(redis.DoContext(c, ctx, "INFO", "server"))
+		if err == nil && !strings.Contains(info, fmt.Sprintf("\nprocess_id:%d\r", p.nodes[i].cmd.Process.Pid)) {
+			taken = fmt.Errorf("%w: another Redis server answers on %s", ErrPortTaken, Loopback(p.nodes[i].port))
+		}
 		return err
-	}
-	defer c.Close()
-	info, err := redis.String(redis.DoContext(c, ctx, "INFO", "server"))
-	if err == nil && !strings.Contains(info, fmt.Sprintf("\nprocess_id:%d\r", p.nodes[i].cmd.Process.Pid)) {
-		err = fmt.Errorf("%w: another Redis server answers on %s", ErrPortTaken, Loopback(p.nodes[i].port))
-	}
-	return err
+	})
+	return cmp.Or(err, taken)
 }
 
 // ended returns nil while the process of node i runs, and then how it ended. The error matches
