@@ -250,7 +250,7 @@ func (k *Key) judge(now clock.Instant) {
 	if f.Kind != NoQuorum && k.past != nil {
 		k.past.outage = 0
 	}
-	if f.IsEarly && c.early < 2 { // the nodes have the TTL on record now, and will vote
+	if f.IsEarly && c.early < 2 && k.wanting(nil) != nil { // the nodes have the TTL on record now, and will vote
 		c.untold = false // it is the same try
 		c.early++
 		k.vote(now)
