@@ -123,6 +123,26 @@ func TestAnExtensionTellsWhenTheLockEnds(t *testing.T) {
 	})
 }
 
+// TestAnExtensionTellsHowLongItTook, also where a MaxHold ends the lock before.
+func TestAnExtensionTellsHowLongItTook(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		seen := &recorder{}
+		l, _ := open(t, w, redlock.TTL(ttl), redlock.Observe(seen))
+		for name, kind := range map[string]redlock.Option{"x": redlock.Exclusive(), "y": redlock.Shared()} {
+			lock := take(t, l, name, redlock.MaxHold(time.Minute), redlock.Renew(false), kind)
+			require.NoError(t, lock.Extend(t.Context()))
+			require.NoError(t, lock.ExtendFor(t.Context(), time.Hour))
+			synctest.Wait()
+			events := seen.take(redlock.EventExtended)
+			require.Len(t, events, 2)
+			for _, e := range events {
+				assert.Equal(t, rtt, e.Elapsed, name)
+			}
+			assert.Equal(t, time.Minute-2*rtt, events[1].Remaining, name)
+		}
+	})
+}
+
 // TestEventsOfFailures carry the errors that the callers get.
 func TestEventsOfFailures(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {

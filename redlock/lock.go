@@ -175,7 +175,7 @@ func (o *owner) Extended(l engine.Lock) {
 	e := k.event(EventExtended)
 	now := k.now()
 	e.Votes, e.Remaining = votes, ends.Sub(now)
-	e.Elapsed = now.Sub(until) + ttl - Drift(ttl)
+	e.Elapsed = now.Sub(l.Claim.Until()) + ttl - Drift(ttl)
 	k.locker.publish(e)
 }
 

@@ -91,6 +91,9 @@ func (h *Hold) Deadline() clock.Instant {
 // Deadline is when the claim ends, or with readers the first of its holds, if nothing extends it.
 func (c *Claim) Deadline() clock.Instant { return c.hold.Deadline() }
 
+// Until is when the claim ends if nothing extends it, even if a MaxHold is over before.
+func (c *Claim) Until() clock.Instant { return c.until }
+
 // Votes returns how many nodes have the claim, as far as is known.
 func (c *Claim) Votes() int { return c.votes.Size() }
 
