@@ -447,3 +447,17 @@ func TestWritersAloneDoNotTakeEachOtherForReaders(t *testing.T) {
 		assert.LessOrEqual(t, len(intents), 2)
 	})
 }
+
+// TestAReaderWithALongerTTLTriesOnce: nodes have that TTL on record before they let it in.
+func TestAReaderWithALongerTTLTriesOnce(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l := settled(t, w, 1)[0]
+		take(t, l, "x", redlock.Shared())
+		for i, long := range []time.Duration{time.Minute, time.Minute, time.Hour} {
+			time.Sleep(time.Duration(i) * time.Second)
+			k, err := l.TryAcquire(t.Context(), "x", redlock.Shared(), redlock.TTL(long))
+			require.NoError(t, err)
+			assert.Greater(t, k.Remaining(), long/2)
+		}
+	})
+}

@@ -36,6 +36,7 @@ type readers struct {
 	asked     *Ballot       // asks them to let another in; nil: none is under way
 	askAt     clock.Instant // not before this
 	refusals  int           // of such requests, in a row
+	early     int           // of these, for want of a TTL that nodes first had to record
 }
 
 func newReaders(key string) *readers {
@@ -223,11 +224,11 @@ func (k *Key) joined(b *Ballot, node int, a *Answer, now clock.Instant) {
 	switch r := c.readers; {
 	case r.asked != b:
 	case b.isWon() && now < c.until:
-		r.asked, r.refusals, r.confirmed = nil, 0, max(r.confirmed, b.Start)
+		r.asked, r.refusals, r.early, r.confirmed = nil, 0, 0, max(r.confirmed, b.Start)
 		if j := k.joiner(); j != nil && c.hold.Reason == Held && j.arrived <= b.Start && c.mayJoin(j) {
 			k.letIn(j, now) // however long the answer took
 		}
-	case b.tally.Verdict() == quorum.Lost:
+	case b.isLost():
 		k.joinRefused(now)
 	}
 }
@@ -239,6 +240,11 @@ func (k *Key) joinRefused(now clock.Instant) {
 	r := k.claim.readers
 	b, f := r.asked, r.asked.explain(now)
 	k.endJoin(r)
+	if f.IsEarly && r.early < 2 { // the nodes have the TTL on record now, and are asked again at once
+		r.early++
+		return
+	}
+	r.early = 0
 	r.askAt = now.Add(k.Group.Delay(r.refusals, &Failure{}))
 	r.refusals++
 	for _, c := range slices.Clone(k.tries) {
