@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/check"
+	rec "github.com/redquorum/redquorum/internal/record"
 	"github.com/redquorum/redquorum/internal/sim"
 	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
@@ -324,6 +325,9 @@ func TestAServerWithTheRecordOfOthers(t *testing.T) {
 		lock := waited(t, l, "x")
 		late := openOn(t, w, []int{0, 1, 2})
 		forget(w.Servers()[0])
+		now := time.Duration(time.Now().UnixNano()).Truncate(time.Millisecond)
+		others := rec.Record{Run: "node1-run0", Generation: "others", Nodes: 3, Groups: "others", Born: now, Basis: rec.Asked}
+		w.Servers()[0].Set(rec.Key, others.String(), 100*365*24*time.Hour)
 		isOnly(t, errOf(late.TryAcquire(t.Context(), "y")), redlock.ErrMap)
 		time.Sleep(2 * ttl)
 		isOnly(t, errOf(late.TryAcquire(t.Context(), "x")), redlock.ErrHeld)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -272,10 +273,30 @@ func (report *resetReport) failures() string {
 const resetQuestion = "All servers then vote at once, although they may have forgotten locks: two can hold one\n" +
 	"lock. Have all clients been stopped, or is no such lock held? Type yes to start anew: "
 
+// off returns by how much the clock of each server is ahead of the lower median. The clocks were read at
+// about the same time. If that was not so, clients find that the clocks differ, and write new records.
+func (report *resetReport) off() []time.Duration {
+	var clocks []time.Duration
+	for _, n := range report.Nodes {
+		if n.clock > 0 {
+			clocks = append(clocks, n.clock)
+		}
+	}
+	slices.Sort(clocks)
+	off := make([]time.Duration, len(report.Nodes))
+	for i, n := range report.Nodes {
+		if n.clock > 0 {
+			off[i] = record.Off(n.clock - clocks[(len(clocks)-1)/2])
+		}
+	}
+	return off
+}
+
 // renew replaces the records that were found.
 func (r *setReset) renew(ctx context.Context) {
 	report := r.report
 	r.clear(ctx, report)
+	off := report.off()
 	generations, began := make([]string, len(report.Nodes)), time.Now()
 	replies := r.admit(ctx, func(i int) *protocol.Admission {
 		n := &report.Nodes[i]
@@ -283,7 +304,7 @@ func (r *setReset) renew(ctx context.Context) {
 			return nil
 		}
 		fresh := record.New(n.run, len(report.Nodes))
-		fresh.Basis, fresh.Groups = record.Proof, r.servers.hashOf(r.of)
+		fresh.Basis, fresh.Off, fresh.Groups = record.Proof, off[i], r.servers.hashOf(r.of)
 		generations[i] = fresh.Generation
 		return &protocol.Admission{Old: n.Found, New: fresh.String(), Run: n.run, Life: record.DrawLife()}
 	})

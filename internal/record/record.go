@@ -41,6 +41,19 @@ const now = "@"
 // cannot know its meaning.
 const version = "2"
 
+// Apart is how far the clocks of servers may be from each other, less the Off of their records: a server whose clock is
+// farther from those of a quorum has no vote.
+const Apart = time.Second
+
+// Off returns what a record says of a clock that is d ahead of the other servers' clocks. Clocks that agree leave no
+// trace in the text.
+func Off(d time.Duration) time.Duration {
+	if d.Abs() < Apart/2 {
+		return 0
+	}
+	return d.Round(time.Millisecond)
+}
+
 // Unknown is the Run of a server that does not tell who it is.
 const Unknown = "-"
 
@@ -108,6 +121,7 @@ type Record struct {
 	Nodes      int           // of which the clients make their quorum
 	Groups     string        // hash of the clients' groups of servers, see package groups; empty: they have none
 	Born       time.Duration // when the generation began
+	Off        time.Duration // how far the server's clock was ahead of the other servers' then; zero if less than Apart / 2
 	Forgot     time.Duration // the longest TTL of a lock that may have been forgotten at the birth, by what others remember
 	Alone      time.Duration // the same as one other tells alone; believed up to a limit
 	Basis      Basis         // of both
@@ -200,6 +214,9 @@ func (r *Record) String() string {
 		}
 		fmt.Fprintf(&b, "%s:%s:%s", text(s.TTL), text(s.Entered), text(s.Used))
 	}
+	if r.Off != 0 {
+		fmt.Fprintf(&b, " off=%d", r.Off.Milliseconds())
+	}
 	if r.Alone > 0 {
 		fmt.Fprintf(&b, " alone=%s", text(r.Alone))
 	}
@@ -251,9 +268,12 @@ func Parse(s string) (*Record, error) {
 			r.Born, err = duration(value)
 		case "forgot":
 			r.Forgot, err = duration(value)
+		case "off":
+			r.Off, err = signed(value)
+			missing[key] = true // it may be
 		case "alone":
 			r.Alone, err = duration(value)
-			missing[key] = true // it may be
+			missing[key] = true
 		case "failed":
 			r.Failed, err = duration(value)
 			missing[key] = true
@@ -306,8 +326,16 @@ func steps(s string) (list []Step, err error) {
 const longest = 120 * 365 * 24 * time.Hour
 
 func duration(s string) (time.Duration, error) {
+	d, err := signed(s)
+	if d < 0 {
+		return 0, ErrText
+	}
+	return d, err
+}
+
+func signed(s string) (time.Duration, error) {
 	ms, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || ms < 0 || ms > longest.Milliseconds() {
+	if err != nil || max(ms, -ms) > longest.Milliseconds() {
 		return 0, ErrText
 	}
 	return time.Duration(ms) * time.Millisecond, nil

@@ -23,13 +23,13 @@ func sample() *Record {
 func TestTextAndRecordAreTheSame(t *testing.T) {
 	t.Parallel()
 	r := sample()
-	r.Alone = time.Minute
+	r.Alone, r.Off = time.Minute, -90*time.Second
 	r.Steps[1] = Step{time.Hour, born + time.Second, born + time.Second}
 	read, err := Parse(r.String())
 	require.NoError(t, err)
 	assert.Equal(t, r, read, "fields of later versions, too")
 	assert.Equal(t, "2 run=a1/b2 gen=c3 nodes=5 born=1700000000000 forgot=10000 basis=2 "+
-		"steps=10000:1700000000000:1700003600000,3600000:1700000001000:1700000001000 alone=60000 members=x,y later", r.String())
+		"steps=10000:1700000000000:1700003600000,3600000:1700000001000:1700000001000 off=-90000 alone=60000 members=x,y later", r.String())
 	r.Steps = nil
 	read, err = Parse(r.String())
 	require.NoError(t, err)
@@ -53,6 +53,7 @@ func TestTextsThatAreNotUnderstood(t *testing.T) {
 		"2 run=a gen=b nodes=5 born=1 forgot=0 basis=0 steps= later=@":                       ErrText,
 		"2 run=a gen=b nodes=5 born=@ forgot=0 basis=0 steps=":                               ErrText,
 		"2 run=a gen=b nodes=5 born=1 forgot=-1 basis=0 steps=":                              ErrText,
+		"2 run=a gen=b nodes=5 born=1 forgot=0 basis=0 steps= off=-9999999999999999":         ErrText,
 		"2 run=a gen=b nodes=5 born=1 forgot=99999999999999999 basis=0 steps=":               ErrText,
 		"2 run=a gen=b nodes=5 born=1 forgot=0 basis=0 steps=1:2":                            ErrText,
 		"2 run=a gen=b nodes=5 born=1 forgot=0 basis=0 steps=1:2:inf":                        ErrText,

@@ -59,6 +59,7 @@ func (g *Guard) Introduce(now clock.Instant) {
 type Guard struct {
 	terms   *Terms
 	nodes   []memory
+	unsure  []vote // that wait until the clocks of a quorum are known
 	admits  []Admit
 	settled []Settled
 }
@@ -108,6 +109,10 @@ func (g *Guard) Effects() ([]Admit, []Settled) {
 // server replies twice.
 func (g *Guard) Judge(t *Trial, node int, reply *protocol.Reply, now clock.Instant) Verdict {
 	m, req := &g.nodes[node], t.Request
+	t.heard.Add(node)
+	if len(g.unsure) > 0 {
+		defer g.clockRead(now)
+	}
 	g.askUnread(node, now)
 	if reply.Outcome != protocol.Granted && reply.Outcome != protocol.Refused {
 		return Judged
@@ -121,8 +126,8 @@ func (g *Guard) Judge(t *Trial, node int, reply *protocol.Reply, now clock.Insta
 		}
 		return Judged
 	}
-	why := g.consider(&v)
-	if why == errUnread {
+	why := g.consider(&v, now)
+	if why == errUnread || why == errWrong {
 		g.ask(node, &v, now)
 		return Parked
 	}
@@ -139,6 +144,10 @@ func (g *Guard) Judge(t *Trial, node int, reply *protocol.Reply, now clock.Insta
 // because the next one can.
 func (g *Guard) conclude(v *vote, why error, now clock.Instant) bool {
 	t := v.trial
+	if why == errUnsure && g.compares(v, now) {
+		g.unsure = append(g.unsure, *v)
+		return false
+	}
 	if !v.isEntry && (why == errUnlisted || why == errUnread && v.hadKey) {
 		if !t.isOver {
 			v.isEntry = true
@@ -150,7 +159,7 @@ func (g *Guard) conclude(v *vote, why error, now clock.Instant) bool {
 		why = ErrEarly
 	}
 	switch {
-	case why == errUnread, why == errUnlisted: // again, because other clients change the record
+	case why == errUnread, why == errUnlisted, why == errWrong: // again, because other clients change the record
 		why = cmp.Or(g.standing(&g.nodes[v.node], t.Start, v.heard), why)
 	case why == ErrEarly && t.granted.Size() >= g.quorum(): // without this vote
 		why = nil
@@ -195,6 +204,15 @@ func (g *Guard) Close(t *Trial) {
 	t.waiting = nil
 	for i := range due {
 		g.settle(&due[i], ErrEarly, due[i].heard)
+	}
+	unsure := g.unsure
+	g.unsure = nil
+	for i := range unsure {
+		if v := &unsure[i]; v.trial == t {
+			g.settle(v, errUnsure, v.heard)
+		} else {
+			g.unsure = append(g.unsure, *v)
+		}
 	}
 }
 
@@ -253,6 +271,6 @@ func (g *Guard) weigh(i int, now clock.Instant) record.Loss {
 // such a quarantine, the node proves something once AloneLimit times as much has passed.
 func (g *Guard) isSettled(m *memory, now clock.Instant) bool {
 	isProven := m.forgot.Basis == record.Proof
-	return m.record != nil && g.standing(m, now, now) == nil &&
+	return m.record != nil && g.standing(m, now, now) == nil && g.compare(m, now) == right &&
 		(isProven || now.Sub(m.birth.latest) >= record.AloneLimit*g.terms.MaxTTL)
 }

@@ -57,8 +57,9 @@ func newCourt(t *testing.T, n int, ttl time.Duration) *court {
 func makeCourt(t *testing.T, n int, ttl time.Duration) *court {
 	c := &court{t: t, now: clock.Instant(100 * time.Hour)}
 	for i := range n {
-		s := &server{run: fmt.Sprintf("run%d/own", i), keys: map[string]key0{}, offset: time.Duration(i) * time.Hour}
+		s := &server{run: fmt.Sprintf("run%d/own", i), keys: map[string]key0{}}
 		if ttl > 0 {
+			s.offset = time.Duration(i) * time.Hour // as long as they have had their records
 			s.settle(c, n, ttl)
 		}
 		c.servers = append(c.servers, s)
@@ -75,7 +76,7 @@ func (s *server) clock(now clock.Instant) time.Duration {
 func (s *server) settle(c *court, nodes int, longest time.Duration) {
 	now := s.clock(c.now)
 	r := record.Record{
-		Run: s.run, Generation: "settled" + s.run, Nodes: nodes, Born: now - 1000*time.Hour, Basis: record.Asked,
+		Run: s.run, Generation: "settled" + s.run, Nodes: nodes, Born: now - 1000*time.Hour, Off: s.offset, Basis: record.Asked,
 		Steps: []record.Step{{TTL: longest, Entered: now - 1000*time.Hour, Used: now}},
 	}
 	s.record, s.dies = r.String(), now+1<<42*time.Millisecond

@@ -40,6 +40,7 @@ type birth struct {
 	earliest, latest clock.Instant
 	seen             clock.Instant // when this client learned of it
 	age              time.Duration // then, by the server's clock
+	isSpoiled        bool          // keys may have expired too early since, which no other client has seen
 }
 
 // A knownTTL is one that locks of a node had.
@@ -56,10 +57,16 @@ type knownTTL struct {
 // Elsewhere the key proves nothing: a late request, a void vote or a repair may have set it after
 // the node forgot that it voted for another client. The TTL must be on record in any case, because
 // the lock goes on.
-func (g *Guard) consider(v *vote) error {
+func (g *Guard) consider(v *vote, now clock.Instant) error {
 	m, t := &g.nodes[v.node], v.trial
 	if !m.covers(v) {
 		return errUnread
+	}
+	switch g.compare(m, now) {
+	case unsure:
+		return errUnsure
+	case wrong:
+		return errWrong
 	}
 	unlisted := m.lists(t, v.clock)
 	if v.hadKey && t.Start >= m.time.noVotesUntil { // else the key has expired too early
@@ -104,7 +111,7 @@ func (m *memory) covers(v *vote) bool {
 		v.clock = end - v.reply.Life
 		if next, jump := m.time.offset.Read(v.clock, v.trial.Start, v.heard); jump == 0 {
 			if i == 0 {
-				m.time.offset = next
+				m.time.offset, m.time.lastSeen = next, max(m.time.lastSeen, v.trial.Start)
 			}
 			return true
 		}
@@ -124,6 +131,8 @@ func (g *Guard) standing(m *memory, start, now clock.Instant) error {
 		return ErrNew
 	case start < m.time.noVotesUntil:
 		return g.aheadError(m, now)
+	case g.compare(m, now) == wrong:
+		return g.clockError(m, now)
 	case start < from:
 		return &protocol.QuarantineError{Left: max(0, from.Sub(now)), Reason: "it was restarted or flushed, or is new, and may have forgotten locks"}
 	case m.forgot.Basis == record.Open && !g.haveFailed(g.unread(m), from, g.openWait()):
@@ -239,6 +248,10 @@ func (m *memory) longestKnown(of *memory, isAsked bool, now clock.Instant) (long
 // keys that much too early, so the node has no vote for as long as a lock can live.
 type serverTime struct {
 	offset       quorum.Offset[clock.Instant]
+	lastSeen     clock.Instant // the server had the record of the last reading or an earlier one then, or later
+	readUntil    clock.Instant // when the last reading was heard
+	off          time.Duration // of the last record that was valid
+	rightUntil   clock.Instant // a quorum surely has the same time until then, unless a clock is set
 	noVotesUntil clock.Instant // since the clock was set ahead, votes do not count before this
 	ahead        time.Duration // by how much it was set, at most
 	aheadTotal   time.Duration // the same of all jumps for which votes do not count yet

@@ -18,7 +18,7 @@ func TestThePackageIsPure(t *testing.T) {
 		Of: map[string][]string{
 			"time":   {"Duration", "Microsecond", "Millisecond", "Second", "Minute"},
 			"clock":  {"Instant"},
-			"record": {"Record", "Parse", "Loss", "Basis", "Open", "Tried", "Asked", "Proof", "AloneLimit", "Account", "Forgotten", "Step", "Now", "Unknown"},
+			"record": {"Record", "Parse", "Loss", "Basis", "Open", "Tried", "Asked", "Proof", "AloneLimit", "Account", "Forgotten", "Step", "Now", "Unknown", "Apart", "Off"},
 		},
 		Calls: []string{"Life", "Generation"},
 	})

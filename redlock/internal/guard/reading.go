@@ -3,6 +3,7 @@ package guard
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -17,6 +18,8 @@ type question struct {
 	sent  clock.Instant // the last request
 	tries int           // how many requests there were; zero if there is no question
 	entry time.Duration // the longest TTL that parked votes need on record; zero if none does
+
+	isHeld bool // it was answered, and the change of the record waits until the common time is known
 }
 
 // maxChanges is how often a question tries to change the record. Another client may change it at
@@ -63,19 +66,34 @@ func (g *Guard) Record(node int, sent, heard clock.Instant, reply *protocol.Repl
 	if m.asked.tries == 0 || m.asked.sent != sent {
 		return // given up
 	}
-	before := m.readAt
+	before, text, heardBefore := m.readAt, m.text, m.time.readUntil
 	if failure := g.learn(m, sent, heard, reply); failure != nil {
 		g.giveUp(m, failure, heard)
 		g.reread(node, heard)
+		g.clockRead(heard)
 		return
 	}
+	if m.record != nil && m.text == text {
+		for i := range m.parked {
+			if v := &m.parked[i]; v.trial.Start >= heardBefore && v.heard <= sent {
+				g.fit(m, v)
+			}
+		}
+	}
 	m.forgot = m.forgot.And(g.weigh(node, heard))
+	defer g.clockRead(heard)
 	clock := reply.Epoch.Clock
 	if change := g.change(m, clock, clock, heard); change != nil && m.asked.tries <= maxChanges {
 		g.send(node, change, heard)
 		return
 	}
-	waited := m.unpark()
+	if m.record == nil && m.asked.tries <= maxChanges && g.refuses(m) == nil {
+		m.asked.isHeld = g.awaitsClocks(node, true, heard)
+	}
+	var waited []vote
+	if !m.asked.isHeld {
+		waited = m.unpark()
+	}
 	for i := range g.nodes {
 		other := &g.nodes[i]
 		// Either the other may tell more of what this one forgot, or this one of what the other
@@ -89,7 +107,26 @@ func (g *Guard) Record(node int, sent, heard clock.Instant, reply *protocol.Repl
 		}
 	}
 	for i := range waited {
-		g.settle(&waited[i], g.consider(&waited[i]), heard)
+		g.settle(&waited[i], g.consider(&waited[i], heard), heard)
+	}
+}
+
+// fit judges the clock by a vote that was given between two readings of the same record. If the vote
+// fits neither, the clock was ahead in between. Keys that the server looked at then have expired too
+// early, and no other reading shows that.
+func (g *Guard) fit(m *memory, v *vote) {
+	if v.reply.Run != m.run || v.reply.Life <= 0 || m.covers(v) {
+		return
+	}
+	jump := time.Duration(math.MaxInt64)
+	for _, end := range m.ends {
+		if _, d := m.time.offset.Read(end-v.reply.Life, v.trial.Start, v.heard); d > 0 {
+			jump = min(jump, d)
+		}
+	}
+	if jump < math.MaxInt64 {
+		m.birth.isSpoiled = true
+		m.time.setAhead(&reading{heard: v.heard, clock: v.clock, told: m.record}, jump, g.terms.MaxTTL)
 	}
 }
 
@@ -123,9 +160,11 @@ func (g *Guard) isOpen(m *memory) bool { return m.record != nil && m.forgot.Basi
 
 // giveUp ends a question without an answer. The votes that have waited for it are void.
 func (g *Guard) giveUp(m *memory, failure error, now clock.Instant) {
-	m.failed = m.asked.sent
-	if m.failing == 0 {
-		m.failing = m.failed
+	if !m.asked.isHeld {
+		m.failed = m.asked.sent
+		if m.failing == 0 {
+			m.failing = m.failed
+		}
 	}
 	why := fmt.Errorf("its memory could not be checked (key %q): %w", g.terms.Key, failure)
 	for _, v := range m.unpark() {
@@ -173,6 +212,7 @@ func (g *Guard) learn(m *memory, sent, heard clock.Instant, reply *protocol.Repl
 		m.birth, m.forgot, m.ends, m.since = m.bornBy(&r), record.Loss{}, nil, nil
 	}
 	if r.valid != nil {
+		m.time.off = r.valid.Off
 		m.forgot = m.forgot.And(r.valid.Loss())
 		m.ends = slices.Insert(m.ends[:min(len(m.ends), 4)], 0, e.Clock+reply.Life)
 		if !isKnown && e.Found > 0 {
@@ -180,7 +220,11 @@ func (g *Guard) learn(m *memory, sent, heard clock.Instant, reply *protocol.Repl
 		}
 		m.since = m.stepsSince(&r)
 	}
-	m.failing = 0
+	m.failing, m.time.lastSeen = 0, max(m.time.lastSeen, sent)
+	for i := range g.nodes {
+		g.nodes[i].time.rightUntil = 0 // clocks may have been set, and Off may be another
+	}
+	m.time.readUntil = heard
 	m.readAt, m.run, m.text, m.record = sent, reply.Run, e.Record, r.valid
 	if m.text != "" {
 		m.by = SettingsOf(r.told)
@@ -198,6 +242,10 @@ func (m *memory) bornBy(r *reading) birth {
 		b.earliest, _ = quorum.Since(r.valid.Born, r.clock, r.sent, r.heard)
 		_, b.latest = quorum.Since(r.valid.Born, least, r.sent, r.heard)
 		b.latest, b.age = min(b.latest, r.heard), max(0, least-r.valid.Born)
+		if m.time.lastSeen > 0 { // the server had none of this generation then, whatever its clock says
+			b.earliest, b.latest = max(b.earliest, m.time.lastSeen), max(b.latest, m.time.lastSeen)
+			b.age = min(b.age, r.heard.Sub(m.time.lastSeen))
+		}
 	}
 	return b
 }
@@ -267,10 +315,20 @@ func (g *Guard) change(m *memory, earliest, latest time.Duration, now clock.Inst
 		return nil
 	}
 	a := &protocol.Admission{Old: m.text, Run: cmp.Or(m.run, record.Unknown)}
-	if m.record == nil {
+	off, isKnown := g.off(m, now)
+	if m.record == nil && !isKnown {
+		return nil
+	}
+	if m.record == nil || isKnown && g.mustRenew(m, now) {
 		born := record.Record{
-			Run: a.Run, Generation: g.terms.Generation(), Nodes: len(g.nodes), Groups: g.terms.Groups, Born: record.Now,
+			Run: a.Run, Generation: g.terms.Generation(), Nodes: len(g.nodes), Groups: g.terms.Groups,
+			Born: record.Now, Off: off,
 			Forgot: m.forgot.Longest, Alone: m.forgot.Alone,
+		}
+		if m.record != nil { // its own steps may be of locks that have expired too early
+			for _, s := range m.record.Steps {
+				born.Forgot = max(born.Forgot, s.TTL)
+			}
 		}
 		a.New, a.Life = born.String(), g.terms.Life()
 		return a

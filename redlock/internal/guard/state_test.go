@@ -9,7 +9,7 @@ import (
 // moved tells which Trial stands in the copy for one of g's: the owner copies its ballots
 // (Trial.Clone).
 func (g *Guard) Clone(moved func(*Trial) *Trial) *Guard {
-	c := &Guard{terms: g.terms, nodes: slices.Clone(g.nodes)}
+	c := &Guard{terms: g.terms, nodes: slices.Clone(g.nodes), unsure: cloneParked(g.unsure, moved)}
 	for i := range c.nodes {
 		m := &c.nodes[i]
 		m.ends, m.since, m.known = slices.Clone(m.ends), slices.Clone(m.since), slices.Clone(m.known)
@@ -40,16 +40,16 @@ func (g *Guard) AppendKey(b []byte, number func(*Trial) int) []byte {
 	for i := range g.nodes {
 		m := &g.nodes[i]
 		b = fmt.Appendf(b, "%s %s %t %d %v %d ", m.text, m.run, m.record != nil, m.ends, m.birth, m.forgot)
-		b = fmt.Appendf(b, "%d %v %v %d %d %d %d", m.since, m.known, m.time, m.readAt, m.failing, m.failed, m.asked)
+		b = fmt.Appendf(b, "%d %v %v %d %d %d %v", m.since, m.known, m.time, m.readAt, m.failing, m.failed, m.asked)
 		b = appendParked(b, m.parked, number)
 	}
-	return b
+	return appendParked(b, g.unsure, number)
 }
 
 // AppendKey is that of a Guard, but for what the owner has set.
 func (t *Trial) AppendKey(b []byte, number func(*Trial) int) []byte {
 	b = fmt.Appendf(b, "%t", t.isOver)
-	b = fmt.Appendf(b, " %d %d", t.granted, t.promised)
+	b = fmt.Appendf(b, " %d %d %d", t.granted, t.promised, t.heard)
 	return appendParked(b, t.waiting, number)
 }
 
@@ -57,7 +57,7 @@ func appendParked(b []byte, all []vote, number func(*Trial) int) []byte {
 	for i := range all {
 		p := &all[i]
 		b = fmt.Appendf(b, "|%d %d %s %d %d %d", number(p.trial), p.node, p.reply.Run, p.reply.Life, p.heard, p.reply.Floor)
-		b = fmt.Appendf(b, " %d %d %t %t", p.clock, p.floor, p.isEntry, p.hadKey)
+		b = fmt.Appendf(b, " %d %d %t %t %t", p.clock, p.floor, p.isEntry, p.hadKey, p.hasCompared)
 	}
 	return append(b, '\n')
 }

@@ -21,6 +21,7 @@ type Trial struct {
 
 	// The Guard sets these. They begin as zero.
 	granted  quorum.Set // nodes whose votes count
+	heard    quorum.Set // nodes that have answered
 	promised quorum.Set // nodes whose votes count, or do so when they are asked again
 	waiting  []vote     // for a quorum of promises
 	isOver   bool       // the ballot was lost (Guard.Close)
@@ -42,14 +43,15 @@ func Disown(reply *protocol.Reply, other string) {
 
 // A vote is a reply whose worth depends on the node's memory.
 type vote struct {
-	trial   *Trial
-	node    int
-	reply   protocol.Reply
-	heard   clock.Instant
-	clock   time.Duration // the server's, when it voted
-	floor   time.Duration // the server may have accepted tokens up to this time of its clock before it forgot
-	isEntry bool          // it waits for its TTL to be entered
-	hadKey  bool          // it extends a lock that the node is known to have had (Trial.HadKey)
+	trial       *Trial
+	node        int
+	reply       protocol.Reply
+	heard       clock.Instant
+	clock       time.Duration // the server's, when it voted
+	floor       time.Duration // the server may have accepted tokens up to this time of its clock before it forgot
+	isEntry     bool          // it waits for its TTL to be entered
+	hasCompared bool          // the other clocks were asked for
+	hadKey      bool          // it extends a lock that the node is known to have had (Trial.HadKey)
 }
 
 // amend changes the reply to what the vote is worth. A vote that does not count becomes Unknown,
@@ -116,6 +118,12 @@ var (
 	// clients change the record at the same time.
 	errUnread   error = &protocol.QuarantineError{Reason: "its epoch record has just changed"}
 	errUnlisted error = &protocol.QuarantineError{Reason: "its epoch record has just changed"}
+
+	// The record must be read first, and changed, because the node's clock is wrong.
+	errWrong error = &protocol.QuarantineError{Reason: "its clock differs from the other servers'"}
+
+	// The other nodes' clocks must be read first.
+	errUnsure error = &protocol.QuarantineError{Reason: "its clock could not be compared with those of a majority"}
 
 	errNoRecord = errors.New("no answer")
 )

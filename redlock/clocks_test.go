@@ -1,0 +1,150 @@
+package redlock_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// In these tests the first client has a lock by servers 1 and 2 of three, because its requests for it do not reach
+// server 3. The clock of server 2 is wrong for a while. So another client can get the lock by servers 2 and 3.
+
+// clocked has three servers that have long been in use.
+func clocked(t *testing.T, test func(t *testing.T, w *sim.World)) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		time.Sleep(time.Hour)
+		onAll(w, func(s *sim.Server) { s.Settle(3, ttl) })
+		test(t, w)
+	})
+}
+
+// byTwo returns the lock, which is not renewed. Its client is cut off from then on.
+func byTwo(t *testing.T, w *sim.World) *redlock.Lock {
+	t.Helper()
+	l, _ := guarded(t, w)
+	waited(t, l, "w") // it knows all clocks
+	w.SetNet(lose(func(l sim.Leg) bool { return l.Client == 0 && l.Node == 2 && l.Op == protocol.OpAcquire }))
+	lock := waited(t, l, "x", redlock.Renew(false))
+	require.Equal(t, 2, lock.Votes())
+	cutOff(w, 0)
+	return lock
+}
+
+// noneBeside checks that no client gets the lock while it is valid, neither a new one nor those who know the servers.
+func noneBeside(t *testing.T, w *sim.World, lock *redlock.Lock, known ...*redlock.Locker) {
+	t.Helper()
+	for lock.Valid() {
+		l, _ := guarded(t, w)
+		for _, l := range append(known, l) {
+			if _, err := l.TryAcquire(t.Context(), "x"); err == nil {
+				require.False(t, lock.Valid(), "both hold")
+				return
+			}
+		}
+		require.NoError(t, l.Close())
+		time.Sleep(100 * time.Millisecond)
+	}
+	l, _ := guarded(t, w)
+	waited(t, l, "x")
+}
+
+// TestClockThatLaggedEndsNoLockEarly: the machine of server 2 has stood still for half a minute when a client gets the
+// lock. NTP sets its clock.
+func TestClockThatLaggedEndsNoLockEarly(t *testing.T) {
+	clocked(t, func(t *testing.T, w *sim.World) {
+		w.Servers()[1].Step(-30 * time.Second)
+		lock := byTwo(t, w)
+		w.Servers()[1].Step(30 * time.Second)
+		noneBeside(t, w, lock)
+	})
+}
+
+// TestClockThatBootsBehindEndsNoQuarantineEarly: server 2 restarts empty on a machine whose clock is half a minute behind.
+// NTP sets it when a client has found that.
+func TestClockThatBootsBehindEndsNoQuarantineEarly(t *testing.T) {
+	clocked(t, func(t *testing.T, w *sim.World) {
+		lock, s := byTwo(t, w), w.Servers()[1]
+		s.Crash()
+		s.Flush()
+		s.Step(-30 * time.Second)
+		s.Restart()
+		l, _ := guarded(t, w)
+		_, _ = l.TryAcquire(t.Context(), "y")
+		time.Sleep(100 * time.Millisecond)
+		s.Step(30 * time.Second)
+		noneBeside(t, w, lock)
+	})
+}
+
+// TestClockThatIsAheadDuringOneVoteCounts: the clock of server 2 is an hour ahead for some milliseconds, in which another
+// client's vote finds the lock expired. Nothing but this vote shows it.
+func TestClockThatIsAheadDuringOneVoteCounts(t *testing.T) {
+	clocked(t, func(t *testing.T, w *sim.World) {
+		lock, s := byTwo(t, w), w.Servers()[1]
+		l, _ := guarded(t, w)
+		require.NoError(t, waited(t, l, "w2").Release(t.Context()))
+		time.AfterFunc(leg/2, func() { s.Step(time.Hour) })
+		time.AfterFunc(leg+leg/2, func() { s.Step(-time.Hour) })
+		_, err := l.TryAcquire(t.Context(), "x")
+		require.Error(t, err)
+		noneBeside(t, w, lock, l)
+	})
+}
+
+// TestServersThatAreApartForEverVote, whether or not they have records, and those who forget do so again after a TTL.
+func TestServersThatAreApartForEverVote(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		for i, s := range w.Servers() {
+			s.Step(time.Duration(i) * 10 * time.Minute)
+		}
+		l, _ := guarded(t, w)
+		require.NoError(t, waited(t, l, "x").Release(t.Context()))
+		time.Sleep(time.Second)
+		try := func() {
+			t.Helper()
+			for range 2 {
+				other, _ := guarded(t, w)
+				for _, l := range []*redlock.Locker{l, other} {
+					k := take(t, l, "x")
+					time.Sleep(ttl / 2)
+					require.Equal(t, 3, k.Votes())
+					require.NoError(t, k.Release(t.Context()))
+				}
+				time.Sleep(11 * time.Minute)
+			}
+		}
+		try()
+		w.Servers()[1].Flush()
+		require.NoError(t, take(t, l, "x").Release(t.Context()))
+		time.Sleep(2 * ttl)
+		try()
+	})
+}
+
+// TestClocksThatDriftApartKeepMostVotes: without NTP, servers lose one quarantine for each second.
+func TestClocksThatDriftApartKeepMostVotes(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		l, _ := guarded(t, w)
+		require.NoError(t, waited(t, l, "x").Release(t.Context()))
+		for i, s := range w.Servers() {
+			s.SetRate([]float64{1, 1.002, 0.9993}[i])
+		}
+		lost, tries := 0, 0
+		for range 150 {
+			time.Sleep(time.Minute + rand.N(time.Second))
+			k, err := l.TryAcquire(t.Context(), "x")
+			if tries++; err != nil {
+				lost++
+				continue
+			}
+			require.NoError(t, k.Release(t.Context()))
+		}
+		require.LessOrEqual(t, lost, tries/50)
+	})
+}

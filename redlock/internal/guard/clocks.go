@@ -1,0 +1,209 @@
+package guard
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/internal/record"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
+)
+
+// Whether a server's clock is right is judged by the other servers' clocks. A vote that was given
+// while the clock was behind ends too early once the clock is set, and a generation that was born
+// then seems older than it is. A client that comes later can see neither, because it has not read
+// the clock before.
+//
+// Each record says how far the server's clock was ahead of the others' when the generation was born
+// (record.Off). The clock less that is the common time, as this server has it. A node has a vote
+// only while a quorum of nodes, itself included, surely has the same common time to a second
+// (record.Apart). A node that has another time gets a new generation, and so a quarantine, from
+// each client that knows the common time of a quorum, or the clocks of all nodes.
+//
+// Two quorums share a node. So while fewer than a quorum of clocks are wrong alike, two clients
+// cannot find different common times, and do not take turns in writing generations. A client that
+// knows too few clocks writes none: it could give a node the time of one that is wrong.
+//
+// Servers whose clocks have always been apart keep their votes. Clocks that drift apart cost a node
+// one quarantine for each second.
+
+// A standard is how a node's clock compares with those of others.
+type standard uint8
+
+const (
+	unsure standard = iota // too few clocks are known well enough
+	right                  // a quorum has the same common time
+	wrong                  // a quorum has another time, or none can have the same
+)
+
+// common bounds the common time at now, as the node has it.
+func (m *memory) common(now clock.Instant) (earliest, latest time.Duration) {
+	return m.time.offset.Earliest(now) - m.time.off, m.time.offset.Latest(now) - m.time.off
+}
+
+// isRead reports whether the node's record has been read, and is not being read again.
+func (m *memory) isRead() bool { return m.readAt >= 0 && (m.asked.tries == 0 || m.asked.isHeld) }
+
+// compare compares the clock of a node that has a record with the others'.
+func (g *Guard) compare(m *memory, now clock.Instant) standard {
+	if now < m.time.rightUntil {
+		return right
+	}
+	earliest, latest := m.common(now)
+	var gaps [quorum.MaxNodes]time.Duration // the largest that there can be to each node that surely agrees
+	agree, mayAgree := gaps[:0], 0
+	for i := range g.nodes {
+		other := &g.nodes[i]
+		from, to := other.common(now)
+		switch gap := max(latest-from, to-earliest); {
+		case other == m:
+			agree = append(agree, 0)
+		case other.readAt >= 0 && gap <= record.Apart:
+			agree = append(agree, gap)
+		case !other.isRead(), earliest-to <= record.Apart && from-latest <= record.Apart:
+			mayAgree++
+		}
+	}
+	if len(agree) >= g.quorum() {
+		slices.Sort(agree)
+		// Until a clock is set, a gap grows by no more than both clocks may drift.
+		m.time.rightUntil = now.Add((record.Apart - agree[g.quorum()-1]) * quorum.DriftRate / 2)
+		return right
+	}
+	at, isKnown := g.commonTime(m, now)
+	if isKnown && (middle(earliest, latest)-at).Abs() > record.Apart*3/4 || !isKnown && len(agree)+mayAgree < g.quorum() {
+		return wrong
+	}
+	return unsure
+}
+
+// isFresh reports whether the node's clock was read lately, and closely enough to reckon by.
+func (m *memory) isFresh(now clock.Instant) bool {
+	o := &m.time.offset
+	return m.readAt >= 0 && o.Age(now) <= 10*time.Second && o.Latest(now)-o.Earliest(now) <= record.Apart
+}
+
+func middle(earliest, latest time.Duration) time.Duration { return earliest + (latest-earliest)/2 }
+
+// commonTime returns the common time, for the sake of one node: the lower median of the nodes whose
+// clocks were read lately. It is not known unless a quorum has it, or all clocks are known.
+func (g *Guard) commonTime(of *memory, now clock.Instant) (at time.Duration, isKnown bool) {
+	var room [quorum.MaxNodes]time.Duration
+	all := room[:0]
+	for i := range g.nodes {
+		if m := &g.nodes[i]; m.isFresh(now) && (m.isRead() || m == of) {
+			all = append(all, middle(m.common(now)))
+		}
+	}
+	if len(all) == 0 {
+		return 0, false
+	}
+	slices.Sort(all)
+	at = all[(len(all)-1)/2]
+	n := 0
+	for _, t := range all {
+		if (t - at).Abs() <= record.Apart {
+			n++
+		}
+	}
+	return at, n >= g.quorum() || len(all) == len(g.nodes)
+}
+
+// off returns the Off of a new record. It is not known while the common time is not.
+func (g *Guard) off(m *memory, now clock.Instant) (d time.Duration, isKnown bool) {
+	at, isKnown := g.commonTime(m, now)
+	reading := middle(m.time.offset.Earliest(now), m.time.offset.Latest(now))
+	return record.Off(reading - at), isKnown && m.isFresh(now)
+}
+
+// mustRenew reports whether the node gets a new generation although it has a record. A generation that
+// is younger than this client's wait stays, so that clients that know clocks differently cannot keep
+// a node from voting.
+func (g *Guard) mustRenew(m *memory, now clock.Instant) bool {
+	if m.birth.isSpoiled {
+		return true
+	}
+	age := m.time.offset.Latest(now) - m.record.Born
+	return (age < 0 || age >= g.openWait()) && g.compare(m, now) == wrong
+}
+
+// clockError says why the node has no vote for its clock, or nil.
+func (g *Guard) clockError(m *memory, now clock.Instant) error {
+	if g.compare(m, now) != wrong {
+		return nil
+	}
+	reason := "its clock and those of other servers differ, and too few agree to show which is right: " +
+		"set the clocks, or start the servers that are down"
+	if at, isKnown := g.commonTime(m, now); isKnown {
+		ahead, word := middle(m.common(now))-at, "ahead of"
+		if ahead < 0 {
+			word = "behind"
+		}
+		reason = fmt.Sprintf("its clock is %v %s the other servers', or was when its epoch record was written",
+			ahead.Abs().Round(time.Millisecond), word)
+	}
+	return &protocol.QuarantineError{Reason: reason}
+}
+
+// awaitsClocks reports whether a question to another node is under way, which shows that node's clock.
+// If asks is true, it first asks all nodes whose clocks were not read lately.
+func (g *Guard) awaitsClocks(node int, asks bool, now clock.Instant) bool {
+	isAwaited := false
+	for i := range g.nodes {
+		m := &g.nodes[i]
+		if i == node {
+			continue
+		}
+		if asks && !m.isFresh(now) {
+			g.ask(i, nil, now)
+		}
+		isAwaited = isAwaited || m.asked.tries > 0 && !m.asked.isHeld
+	}
+	return isAwaited
+}
+
+// compares reports whether the vote waits for the clocks of other nodes. The other votes of its ballot
+// show these, or answers to questions.
+func (g *Guard) compares(v *vote, now clock.Instant) bool {
+	t := v.trial
+	if t.isOver || now >= v.heard.Add(4*g.terms.Timeout) {
+		return false
+	}
+	if !t.Repairs && t.heard != quorum.All(len(g.nodes)) || g.awaitsClocks(v.node, false, now) {
+		return true
+	}
+	asks := !v.hasCompared
+	v.hasCompared = true
+	return g.awaitsClocks(v.node, asks, now)
+}
+
+// clockRead continues what has waited for other nodes' clocks, after one of them was read or could not
+// be read.
+func (g *Guard) clockRead(now clock.Instant) {
+	for i := range g.nodes {
+		m := &g.nodes[i]
+		if !m.asked.isHeld {
+			continue
+		}
+		if change := g.change(m, 0, 0, now); change != nil {
+			m.asked.isHeld = false
+			g.send(i, change, now)
+		} else if !g.awaitsClocks(i, false, now) {
+			for _, v := range m.unpark() {
+				g.settle(&v, errUnread, now)
+			}
+		}
+	}
+	waiting := g.unsure
+	g.unsure = nil
+	for i := range waiting {
+		switch v, why := &waiting[i], g.consider(&waiting[i], now); {
+		case why == errUnread || why == errWrong:
+			g.ask(v.node, v, now)
+		default:
+			g.settle(v, why, now)
+		}
+	}
+}

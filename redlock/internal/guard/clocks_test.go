@@ -1,0 +1,148 @@
+package guard
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/record"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
+)
+
+// TestClockThatDiffersGetsNewGeneration, which says by how much it differs. Votes count again after a quarantine, and
+// another one follows when the clock is set.
+func TestClockThatDiffersGetsNewGeneration(t *testing.T) {
+	court := newCourt(t, 3, ttl)
+	s := court.servers[1]
+	for _, by := range []time.Duration{-30 * time.Second, 30 * time.Second, time.Hour, -time.Hour} {
+		s.offset += by
+		before := s.told(t)
+		b := court.client(ttl).asks(by.String(), ttl)
+		assert.NotEqual(t, granted, b.replies[1].Outcome)
+		now := s.told(t)
+		require.NotEqual(t, before.Generation, now.Generation, "by %v", by)
+		assert.InDelta(t, before.Off+by, now.Off, float64(record.Apart/4))
+		assert.InDelta(t, ttl, b.left(t, 1), float64(time.Second))
+		court.sleep(ttl + time.Second)
+		c := court.client(ttl)
+		c.asks("y"+by.String(), ttl)
+		assert.Equal(t, all(3, granted), c.asks("z"+by.String(), ttl).outcomes())
+		assert.Equal(t, now.Generation, s.told(t).Generation, "it is left alone")
+	}
+}
+
+// TestClockOfNoQuorumIsNotTrusted: two servers differ while the third is down, so which of them is right cannot be known.
+// Neither votes, and no record is written until the third tells.
+func TestClockOfNoQuorumIsNotTrusted(t *testing.T) {
+	court := newCourt(t, 3, ttl)
+	court.servers[0].offset -= 30 * time.Second
+	court.servers[2].down = true
+	before := []string{court.servers[0].record, court.servers[1].record}
+	c := court.client(ttl)
+	for range 2 {
+		b := c.asks("x", ttl)
+		assert.NotContains(t, b.outcomes(), granted)
+		court.sleep(time.Minute)
+	}
+	assert.Equal(t, before, []string{court.servers[0].record, court.servers[1].record})
+	court.servers[1].forget()
+	c.asks("x", ttl)
+	assert.Empty(t, court.servers[1].record, "its generation would seem older than it is")
+
+	court.servers[2].down = false
+	c.asks("y", ttl)
+	assert.Equal(t, -30*time.Second, court.servers[0].told(t).Off.Round(time.Second))
+	assert.Equal(t, time.Hour, court.servers[1].told(t).Off.Round(time.Second))
+}
+
+// TestFirstVotesAfterLongIdlenessWaitForOthers: the clocks may have drifted by more than a second. The votes of the same
+// ballot tell, without another request.
+func TestFirstVotesAfterLongIdlenessWaitForOthers(t *testing.T) {
+	c := newCourt(t, 3, ttl).client(ttl)
+	c.asks("x", ttl)
+	c.sleep(5 * time.Minute)
+	b := c.asks("y", ttl)
+	assert.Equal(t, []Verdict{Parked, Judged, Judged}, b.first)
+	assert.Equal(t, all(3, granted), b.outcomes())
+	assert.Equal(t, rtt, b.took)
+
+	c.sleep(5 * time.Minute)
+	b = c.begin("z", ttl, func(b *ballot) { b.Repairs = true })
+	reply := c.votes(b)[0]
+	c.hears(b, 0, reply) // it goes to one node alone
+	c.runs()
+	assert.Equal(t, granted, b.replies[0].Outcome, "%v", b.err())
+}
+
+// TestVoteWaitsForNoClockForEver.
+func TestVoteWaitsForNoClockForEver(t *testing.T) {
+	c := newCourt(t, 3, ttl).client(ttl)
+	c.asks("x", ttl)
+	c.sleep(5 * time.Minute)
+	lost, old := c.begin("y", ttl), c.begin("z", ttl)
+	for _, b := range []*ballot{lost, old} {
+		c.hears(b, 0, c.votes(b)[0])
+		require.Equal(t, quorum.Of(0), b.parked())
+	}
+	c.guard.Close(&lost.Trial)
+	c.runs()
+	assert.ErrorIs(t, lost.replies[0].Err, errUnsure)
+	c.sleep(4 * timeout)
+	next := c.begin("a", ttl)
+	c.hears(next, 0, c.votes(next)[0])
+	c.runs()
+	assert.ErrorIs(t, old.replies[0].Err, errUnsure)
+}
+
+// TestGenerationIsNoOlderThanTheReplyBefore: the only server restarts empty with a clock that is behind, and is set. Its
+// clock says that its quarantine is over.
+func TestGenerationIsNoOlderThanTheReplyBefore(t *testing.T) {
+	court := newCourt(t, 1, ttl)
+	c := court.client(ttl)
+	c.asks("x", ttl)
+	s := court.servers[0]
+	s.forget()
+	s.offset -= time.Minute
+	court.client(ttl).asks("y", ttl)
+	s.offset += time.Minute
+	b := c.asks("z", ttl)
+	assert.Greater(t, b.left(t, 0), ttl-time.Second)
+}
+
+// TestVoteThatFitsNoRecordShowsThatTheClockWasAhead: only this vote shows it, so the node gets a new generation. If
+// others have changed the record in between, the vote shows nothing.
+func TestVoteThatFitsNoRecordShowsThatTheClockWasAhead(t *testing.T) {
+	for _, isChanged := range []bool{false, true} {
+		c := makeCourt(t, 3, ttl).client(ttl)
+		c.asks("x", ttl)
+		s := c.servers[0]
+		before := s.told(t).Generation
+		b := c.begin("y", ttl)
+		s.offset += time.Hour
+		reply := c.votes(b)[0]
+		s.offset -= time.Hour
+		if isChanged {
+			s.record += " changed=byanother"
+			s.dies += time.Hour
+		}
+		c.sleep(leg)
+		c.hears(b, 0, reply)
+		c.runs()
+		assert.NotEqual(t, granted, b.replies[0].Outcome)
+		assert.Equal(t, isChanged, before == s.told(t).Generation)
+		assert.Equal(t, isChanged, c.asks("z", ttl).replies[0].Outcome == granted)
+	}
+}
+
+// TestOffIsWrittenOnlyWhereClocksDiffer: a released version reads the records of healthy servers.
+func TestOffIsWrittenOnlyWhereClocksDiffer(t *testing.T) {
+	court := newCourt(t, 3, 0)
+	court.servers[1].offset = record.Apart / 3
+	court.servers[2].offset = 2 * record.Apart
+	court.client(ttl).asks("x", ttl)
+	assert.NotContains(t, court.servers[0].record, "off=")
+	assert.NotContains(t, court.servers[1].record, "off=")
+	assert.Contains(t, court.servers[2].record, "off=")
+}
