@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -28,7 +29,18 @@ func five(t *testing.T) fleet.Fleet {
 }
 
 func init() {
-	roles = map[string]func() int{"hold": holdOracle, "spin": spin, "deaf": deaf, "brief": briefly, "listen": listen}
+	roles = map[string]func() int{"hold": holdOracle, "spin": spin, "deaf": deaf, "brief": briefly, "listen": listen, "root": becomeRoot}
+}
+
+// becomeRoot becomes root in a program that is setuid, as sudo does, and ends with its standard input.
+func becomeRoot() int {
+	if err := syscall.Setuid(0); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	fmt.Println("ready")
+	io.Copy(io.Discard, os.Stdin)
+	return 0
 }
 
 // oracle takes a lock of the operating system's. It is held while the process lives and free when it

@@ -33,9 +33,10 @@ it kills the command in time; if redlock is killed, it kills the command at once
 expires after one TTL.
 
 Processes that the command leaves running are ended with it, except those in other process groups
-(setsid) or of another user (sudo). Where two writers would do harm, use --fenced, and let the
-resource refuse a lower $REDLOCK_FENCE than it has seen. On Windows nothing can leave the job
-object, and Ctrl-Break stands for SIGTERM.
+(setsid) or of another user (sudo). If the command itself is of another user, redlock says so when
+the lock is lost, because it cannot end the command. Where two writers would do harm, use
+--fenced, and let the resource refuse a lower $REDLOCK_FENCE than it has seen. On Windows nothing
+can leave the job object, and Ctrl-Break stands for SIGTERM.
 
 For cron, --once-per 5m runs the command once in each slot of 5m by the clock, on all machines
 together. The slots are the multiples of 5m since midnight in UTC, and a start belongs to the
@@ -57,7 +58,7 @@ For a job without a schedule, such as one that a program runs when it starts, --
 runs the command unless its last start, on any machine, was less than an hour ago. For a schedule
 use --once-per: of two starts that are a moment closer than 1h the second is refused.
 
-The command finds in its environment
+The command has the environment of redlock, also $REDLOCK_NODES with its passwords. It finds there
   REDLOCK_NAME         the name
                        (with --and all of them, sorted, each on a line)
   REDLOCK_FENCE        the fencing token, with --fenced
@@ -269,7 +270,9 @@ func (r *runCommand) run(ctx context.Context, names, argv []string) error {
 		return cannotRun(argv[0], err)
 	}
 	renewed := make(renewals, 1)
-	j, err := job.New(job.Command{Path: path, Argv: argv, KillAfter: r.grace, Margin: job.Margin(r.ttl), Renewed: renewed})
+	j, err := job.New(job.Command{Path: path, Argv: argv, KillAfter: r.grace, Margin: job.Margin(r.ttl), Renewed: renewed, Foreign: func() {
+		r.warn(fmt.Sprintf("%s: the lock is lost, and the command runs as another user, so redlock cannot end it: another client can have the lock now", plain.Words(names)))
+	}})
 	if err != nil {
 		return err
 	}
@@ -324,7 +327,7 @@ func (r *runCommand) hold(ctx context.Context, lock *redlock.Lock, j *job.Job, n
 	began := time.Now()
 	end, failed := j.Run(lock, environment(lock, r.fenced, r.permits > 1))
 	end.Lost = r.told.Because(end.Lost) // before the servers answer the release
-	if !end.Swept {
+	if !end.Swept && end.Lost == nil {
 		r.warn("processes that the command has left behind cannot be ended; the lock is released")
 	}
 	lingered := failed == nil && end.Lost == nil && time.Since(began) < r.minHold
@@ -339,7 +342,7 @@ func (r *runCommand) hold(ctx context.Context, lock *redlock.Lock, j *job.Job, n
 	case failed != nil:
 		return failed
 	case end.Lost != nil:
-		return &exitError{code: exitLost, err: fmt.Errorf("%w; the command was ended", end.Lost)}
+		return &exitError{code: exitLost, err: fmt.Errorf("%w; %s", end.Lost, fate(end))}
 	case errors.Is(released, redlock.ErrLost) && !lingered:
 		return &exitError{code: exitLost, err: fmt.Errorf("%w; the command had not ended by then", released)}
 	case released != nil && !errors.Is(released, redlock.ErrLost) && !errors.Is(released, redlock.ErrSameServer): // which was told
@@ -349,6 +352,17 @@ func (r *runCommand) hold(ctx context.Context, lock *redlock.Lock, j *job.Job, n
 		return &exitError{code: end.Code}
 	}
 	return nil
+}
+
+// fate says what became of a command whose lock was lost.
+func fate(end job.Result) string {
+	switch {
+	case !end.Swept:
+		return "processes of the command cannot be ended, and run on"
+	case end.Foreign:
+		return "the command could not be ended, and has ended by itself"
+	}
+	return "the command was ended"
 }
 
 // cannotRun returns the error of a command that was not started, with its exit code.

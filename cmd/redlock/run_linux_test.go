@@ -3,8 +3,10 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -166,4 +168,60 @@ func TestRedlockInAPIDNamespaceOfItsOwnEndsWithItsCommand(t *testing.T) {
 	assert.Equal(t, 4, p.code(t))
 	assert.Empty(t, p.stderr.String())
 	free(t, client(t, f), "x")
+}
+
+// worldReadable returns a copy of this test's program that other users can run, as its owner if it is setuid.
+func worldReadable(t *testing.T, mode os.FileMode) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "redlock")
+	tr.NoError(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	tr.NoError(t, os.Chmod(dir, 0o755))
+	text, err := os.ReadFile(self(t))
+	tr.NoError(t, err)
+	path := filepath.Join(dir, "program")
+	tr.NoError(t, os.WriteFile(path, text, 0o755))
+	tr.NoError(t, os.Chmod(path, mode))
+	return path
+}
+
+// TestACommandOfAnotherUserIsToldOf: it cannot be ended when its lock is lost, so another client can have the
+// lock beside it. The user learns that at once, also from the warden alone.
+func TestACommandOfAnotherUserIsToldOf(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to start a command that becomes root")
+	}
+	f := five(t)
+	redlock, setuid := worldReadable(t, 0o755), worldReadable(t, 0o755|os.ModeSetuid)
+	begin := func(name string, argv ...string) (*process, io.Closer) {
+		p := command(t, f.URLs(), append([]string{"run", "--ttl", "2s", name, "--"}, argv...)...).role("root", "")
+		p.Path, p.SysProcAttr = redlock, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		in, err := p.StdinPipe()
+		tr.NoError(t, err)
+		p.begin(t).says(t, "ready")
+		return p, in
+	}
+	lose := func(name string) {
+		for _, url := range f.URLs() {
+			ask(t, url, "SET", name, "another's", "PX", "600000")
+		}
+	}
+	for name, argv := range map[string][]string{"itself": {setuid}, "below a shell": {"sh", "-c", setuid + "; echo"}} {
+		p, in := begin(name, argv...)
+		lose(name)
+		eventually(t, "the loss is told", func() bool {
+			return strings.Contains(p.stderr.String(), "runs as another user, so redlock cannot end it: another client can have the lock")
+		})
+		tr.NoError(t, in.Close())
+		assert.Equal(t, exitLost, p.code(t))
+		assert.NotContains(t, p.stderr.String(), "was ended", name)
+	}
+
+	p, in := begin("widowed", setuid)
+	defer in.Close()
+	tr.NoError(t, p.Process.Kill())
+	eventually(t, "the warden tells", func() bool {
+		return strings.Contains(p.stderr.String(), "runs as another user and cannot be killed: another client can have the lock")
+	})
 }

@@ -6,8 +6,10 @@ set -euo pipefail
 : "${LOCK_RUN:?the input run is empty: it is the command}"
 : "${REDLOCK_NODES:?the input nodes is empty: it has the URLs of the Redis servers. Does the job see the secret?}"
 root=$(cd "$(dirname "$0")/../.." && pwd)
-redlock=${RUNNER_TEMP:-$(mktemp -d)}/redlock
-go -C "$root" build -o "$redlock" ./cmd/redlock
+temp=${RUNNER_TEMP:-$(mktemp -d)}
+redlock=$temp/redlock
+# For this machine, whatever the job builds. Without HOME, Go has no place for its caches.
+HOME=${HOME:-$temp} GOOS='' GOARCH='' GOFLAGS='' GOWORK=off go -C "$root" build -o "$redlock" ./cmd/redlock
 read -ra flags <<<"${LOCK_FLAGS:-}"
 # exec, so that redlock gets the signal of a cancelled job.
-exec "$redlock" run "${flags[@]}" "$LOCK_NAME" -- bash -euo pipefail -c "$LOCK_RUN"
+exec "$redlock" run "${flags[@]}" "$LOCK_NAME" -- env -u REDLOCK_NODES bash -euo pipefail -c "$LOCK_RUN"

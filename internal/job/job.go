@@ -41,6 +41,8 @@ type Command struct {
 	Margin    time.Duration // from SIGKILL to the end of the lock's validity
 
 	Renewed <-chan struct{} // gets a value when the lock was renewed; the lock is looked at without it, too, but as late as can be
+
+	Foreign func() // called once if the lock is lost and the command is another user's, so that it cannot be ended; may be nil
 }
 
 // Margin returns how long before the end of the validity the last process must have been sent
@@ -52,6 +54,8 @@ type Result struct {
 	Code  int   // as a shell reports it: its own, or that of the signal that ended it
 	Swept bool  // nothing of it runs any more
 	Lost  error // why it was ended, by this process or by the warden
+
+	Foreign bool // some of it was another user's, and could not be ended when the lock was lost
 }
 
 // SignalCode returns the exit code of a process that a signal has ended, as a shell reports it.
@@ -73,6 +77,7 @@ type Job struct {
 	signals chan os.Signal
 	changes chan change // of the command
 	ending  bool        // this process got one of EndingSignals
+	foreign bool        // a process of the command could not be ended when the lock was lost
 	lease   *lease
 }
 
@@ -158,7 +163,7 @@ func (j *Job) Run(lock *redlock.Lock, env []string) (Result, error) {
 	if j.lease.lost == nil && j.warden.killed && result.Code == SignalCode(syscall.SIGKILL) {
 		j.lease.lose(j.lease.asLost("no renewal was seen in time"))
 	}
-	result.Lost = j.lease.lost
+	result.Lost, result.Foreign = j.lease.lost, j.foreign
 	return result, nil
 }
 
@@ -228,6 +233,7 @@ func (j *Job) watch() int {
 				j.end(j.lease.late())
 			case j.lease.over():
 				j.kill()
+				j.tellForeign()
 			}
 		case word, more := <-words:
 			if j.warden.hear(word, more); !more {
@@ -270,6 +276,17 @@ func (j *Job) end(instead error) {
 	if !j.ask() {
 		j.kill()
 	}
+	j.tellForeign()
+}
+
+// tellForeign tells once that the lock is lost, but not the command.
+func (j *Job) tellForeign() {
+	if j.foreign || j.lease.lost == nil || !j.isForeign() {
+		return
+	}
+	if j.foreign = true; j.command.Foreign != nil {
+		j.command.Foreign()
+	}
 }
 
 // sweep ends what the command has left running, and reports whether nothing is left.
@@ -289,6 +306,7 @@ func (j *Job) sweep() bool {
 				kill = now
 			}
 		}
+		j.tellForeign()
 		select {
 		case s := <-j.signals:
 			if slices.Contains(EndingSignals, s.(syscall.Signal)) { // the sender does not want to wait

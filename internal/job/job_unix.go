@@ -133,6 +133,15 @@ func (j *Job) kill() { j.signal(unix.SIGKILL) }
 
 func (j *Job) signal(s syscall.Signal) { signalJob(j.group, j.child, s) }
 
+// isForeign reports whether the command is another user's, so that this process may not signal it, or what
+// is left of the group if the command has ended.
+func (j *Job) isForeign() bool {
+	if j.child != 0 {
+		return isForeign(j.child)
+	}
+	return isForeign(-j.group)
+}
+
 // forward passes a signal on.
 func (j *Job) forward(s syscall.Signal) {
 	switch s {

@@ -130,6 +130,9 @@ func (j *Job) forward(syscall.Signal) {
 	j.ask()
 }
 
+// isForeign reports whether the command is out of reach: nothing can leave a job object.
+func (j *Job) isForeign() bool { return false }
+
 func (j *Job) kill() { killCommand(int(j.object)) }
 
 // gone reports whether nothing is left in the object.

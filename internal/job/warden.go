@@ -89,7 +89,7 @@ func startWarden(group int, limit time.Duration, first ...order) (*warden, error
 	if group != 0 {
 		cmd.Args = append(cmd.Args, strconv.Itoa(group))
 	}
-	cmd.SysProcAttr = wardenProcess(group)
+	cmd.Stderr, cmd.SysProcAttr = os.Stderr, wardenProcess(group)
 	orders, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@
 package job
 
 import (
+	"errors"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -63,8 +64,21 @@ func settleAsWarden() {
 	debug.SetGCPercent(-1)
 }
 
-// killCommand kills this process, too, unless it has left the group.
-func killCommand(command int) { signalJob(watchedGroup, command, unix.SIGKILL) }
+// killCommand kills this process, too, unless it has left the group. If it may not kill the command, it
+// says so first, unless that would block.
+func killCommand(command int) {
+	if command != 0 && isForeign(command) {
+		ready := [1]unix.PollFd{{Fd: 2, Events: unix.POLLOUT}}
+		if n, _ := unix.Poll(ready[:], 0); n > 0 {
+			unix.Write(2, []byte("redlock: the command runs as another user and cannot be killed: another client can have the lock\n"))
+		}
+	}
+	signalJob(watchedGroup, command, unix.SIGKILL)
+}
+
+// isForeign reports whether a process is there that this one may not signal, or a group of such processes
+// if the number is negative: those of another real user.
+func isForeign(pid int) bool { return errors.Is(unix.Kill(pid, 0), unix.EPERM) }
 
 // leaveCommand leaves the command's group for that of the first process, and reports whether it did.
 // The group 0 is one outside of our PID namespace, which cannot be joined: setpgid(2) means our own by
