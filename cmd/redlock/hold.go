@@ -16,6 +16,7 @@ import (
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/job"
 	"github.com/redquorum/redquorum/internal/plain"
+	"github.com/redquorum/redquorum/internal/reread"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -105,6 +106,7 @@ var errInputEnded = errors.New("standard input ended before there was a lock; ke
 
 // run takes the lock and holds it until standard input ends.
 func (h *holdCommand) run(c *cobra.Command, names []string) error {
+	reread.ReapOrphans()
 	// A program that has gone away must not end this process, which has a lock to release.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ctx, cancel := context.WithCancelCause(c.Context())

@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -168,6 +170,40 @@ func TestRedlockInAPIDNamespaceOfItsOwnEndsWithItsCommand(t *testing.T) {
 	assert.Equal(t, 4, p.code(t))
 	assert.Empty(t, p.stderr.String())
 	free(t, client(t, f), "x")
+}
+
+// TestProcessOneReapsOrphans that password commands leave behind: nobody else does in a container.
+func TestProcessOneReapsOrphans(t *testing.T) {
+	t.Parallel()
+	unshare, err := exec.LookPath("unshare")
+	if err != nil || exec.Command(unshare, "--pid", "--fork", "--mount-proc", "true").Run() != nil {
+		t.Skip("no PID namespaces for us here")
+	}
+	f := five(t)
+	runs := filepath.Join(t.TempDir(), "runs")
+	for _, args := range [][]string{{"serve", "--listen", "unix:" + filepath.Join(t.TempDir(), "s")}, {"hold", "x"}} {
+		tr.NoError(t, os.WriteFile(runs, nil, 0o600))
+		leaves := "sh -c 'true & exec true'; (sleep 0.01 &) ; echo >>" + runs + "; echo secret"
+		p := command(t, f.URLs(), append(args, "--password-command", leaves)...)
+		p.Args = append([]string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc", p.Path}, p.Args[1:]...)
+		p.Path = unshare
+		in, err := p.StdinPipe()
+		tr.NoError(t, err)
+		defer in.Close()
+		p.begin(t)
+		isRun := func() bool {
+			text, err := os.ReadFile(runs)
+			return err == nil && len(text) > 2
+		}
+		eventually(t, "the command has run", isRun)
+		children := func(of string, format string) []string {
+			out, _ := exec.Command("ps", "--ppid", of, "-o", format).Output() // fails if there are none
+			return strings.Fields(string(out))
+		}
+		one := children(strconv.Itoa(p.Process.Pid), "pid=")
+		tr.Len(t, one, 1)
+		eventually(t, args[0]+" leaves no zombies", func() bool { return !slices.Contains(children(one[0], "stat="), "Z") })
+	}
 }
 
 // worldReadable returns a copy of this test's program that other users can run, as its owner if it is setuid.

@@ -24,6 +24,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/redquorum/redquorum/internal/plain"
+	"github.com/redquorum/redquorum/internal/reread"
 	"github.com/redquorum/redquorum/internal/rights"
 	"github.com/redquorum/redquorum/internal/serve"
 	"github.com/redquorum/redquorum/redlock"
@@ -147,6 +148,7 @@ func (s *serveCommand) check() error {
 
 // run serves until ctx ends.
 func (s *serveCommand) run(ctx context.Context) error {
+	reread.ReapOrphans()
 	// A log whose reader has gone away must not end this process, which has the locks of others.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	d, err := s.door()

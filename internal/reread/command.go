@@ -66,6 +66,28 @@ func (r *commandRun) isOver() bool {
 	}
 }
 
+// The password commands that have been started and not waited for.
+var (
+	starting sync.Mutex // held while one is started, so that no dead one is taken for an orphan
+	underWay = map[int]bool{}
+)
+
+func start(c *exec.Cmd) error {
+	starting.Lock()
+	defer starting.Unlock()
+	err := c.Start()
+	if err == nil {
+		underWay[c.Process.Pid] = true
+	}
+	return err
+}
+
+func ended(c *exec.Cmd) {
+	starting.Lock()
+	defer starting.Unlock()
+	delete(underWay, c.Process.Pid)
+}
+
 // run runs the command. It ends soon after limit, whatever the command or its children do: without an
 // end the command would never be run again.
 func (r *commandRun) run(line string, limit time.Duration) {
@@ -81,7 +103,11 @@ func (r *commandRun) run(line string, limit time.Duration) {
 	command.Stdout, command.Stderr, command.WaitDelay = &text, os.Stderr, pipeTimeout
 	inGroup(command)
 	command.Cancel = func() error { return killGroup(command) }
-	err := command.Run()
+	err := start(command)
+	if err == nil {
+		err = command.Wait()
+		ended(command)
+	}
 	if errors.Is(err, exec.ErrWaitDelay) { // it ended well, and left a process behind
 		killGroup(command)
 		err = nil

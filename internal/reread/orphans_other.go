@@ -1,0 +1,6 @@
+//go:build !linux
+
+package reread
+
+// ReapOrphans does nothing: containers are Linux's.
+func ReapOrphans() {}
