@@ -59,6 +59,11 @@ func play(ctx context.Context, f fleet.Fleet, n *Narrator) error {
 		s.names = append(s.names, name)
 		n.print("   %-3s is %s", nodeName(i), name)
 	}
+	if s.isGiven {
+		n.print("   The memory guard is off: if these servers forget, two can hold a lock.")
+	} else {
+		n.print("   The memory guard is off until the last scene: servers vote at once.")
+	}
 	var err error
 	if s.ann, err = s.client(redlock.Observe(s)); err != nil {
 		return err
