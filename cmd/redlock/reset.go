@@ -30,7 +30,8 @@ waited for.
 
 A server that has forgotten a lock then votes for the next client that wants it, and two hold it
 at once. So stop all clients first, or be sure that no such lock is held. The command shows the
-records and the locks that are held, and asks.
+records and the locks that are held, and asks. With --yes it must be able to list the locks
+(+scan in an ACL).
 
 A record is only replaced if it still is the one that was shown. Locks stay. Those with a fencing
 token can be taken some two seconds later, and tokens go on rising.
@@ -50,7 +51,7 @@ Exit codes:
 	r.servers.explainTimeout()
 	f := c.Flags()
 	f.BoolVar(&r.yes, "yes", false, "do not ask")
-	f.BoolVar(&r.json, "json", false, "with --yes: print one JSON document instead of the text")
+	f.BoolVar(&r.json, "json", false, "print one JSON document; without --yes the text and the question go to stderr")
 	return c
 }
 
@@ -82,6 +83,7 @@ type resetReport struct {
 	Unseen   []string    `json:"unseen,omitempty"`  // servers whose locks are not known
 
 	silent  string // the same, those together that say the same
+	blind   bool   // one of them has answered with its record, and would be reset
 	renewed int    // servers with a new record
 }
 
@@ -98,9 +100,6 @@ type resetNode struct {
 }
 
 func (r *resetCommand) run(c *cobra.Command) error {
-	if r.json && !r.yes {
-		return usageErrorf("--json belongs to --yes: the question would stand in the way")
-	}
 	ctx, sets := c.Context(), r.servers.all()
 	var resets []*setReset
 	for _, set := range sets {
@@ -119,15 +118,23 @@ func (r *resetCommand) run(c *cobra.Command) error {
 		return err
 	}
 	out := c.OutOrStdout()
-	if !r.json {
-		if err := plain.Output(out, textOf(resets, (*setReset).text)); err != nil {
+	shown := out
+	if r.json { // for the person who is asked
+		shown = c.ErrOrStderr()
+	}
+	if !r.json || !r.yes {
+		if err := plain.Output(shown, textOf(resets, (*setReset).text)); err != nil {
 			return err
 		}
 	}
 	if err := feasible(resets); err != nil {
 		return err
 	}
-	if !r.yes {
+	if r.yes {
+		if err := each(resets, func(one *setReset) error { return one.report.seen() }); err != nil {
+			return err
+		}
+	} else {
 		if err := confirm(c, resetQuestion, "yes"); err != nil {
 			return err
 		}
@@ -143,6 +150,14 @@ func (r *resetCommand) run(c *cobra.Command) error {
 		return err
 	}
 	return each(resets, func(one *setReset) error { return one.report.verdict() })
+}
+
+// seen is an error if a server would be reset whose locks are not known.
+func (report *resetReport) seen() error {
+	if !report.blind {
+		return nil
+	}
+	return fmt.Errorf("which locks are held is not known of %s: with --yes nobody would see them; give the user the right +scan, or leave out --yes; nothing was changed", report.silent)
 }
 
 // each does something with all sets at once, and returns the first error.
@@ -234,6 +249,8 @@ func (r *resetCommand) locks(ctx context.Context, resets []*setReset) error {
 			of.Nodes = append(of.Nodes, n)
 			if n.Error != "" {
 				one.report.Unseen = append(one.report.Unseen, plain.Word(n.Node)+": "+n.Error)
+				isIt := func(of resetNode) bool { return of.Node == n.Node && of.Error == "" }
+				one.report.blind = one.report.blind || slices.ContainsFunc(one.report.Nodes, isIt)
 			}
 		}
 		one.report.CutOff, one.report.silent = of.CutOff, of.silent()

@@ -267,6 +267,24 @@ func TestResetReplacesOnlyTheRecordsThatWereShown(t *testing.T) {
 	assert.ErrorContains(t, report.verdict(), "no lock can be taken")
 }
 
+// TestResetDoesNotGoBlind: with --yes nobody would learn that the locks are not known.
+func TestResetDoesNotGoBlind(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, fleet.Process, 3)
+	urls := f.URLs()
+	reset(t, urls)
+	before := has(t, urls[0], record.Key)
+	ask(t, urls[1], "ACL", "SETUSER", "default", "-scan")
+	code, _, errs := reset(t, urls)
+	assert.Equal(t, exitFailed, code)
+	assert.Contains(t, errs, "which locks are held is not known of "+strings.TrimPrefix(urls[1], "redis://"))
+	assert.Contains(t, errs, "+scan")
+	assert.Equal(t, before, has(t, urls[0], record.Key), "nothing was changed")
+	ask(t, urls[1], "ACL", "SETUSER", "default", "+scan")
+	code, _, errs = reset(t, urls)
+	assert.Zero(t, code, errs)
+}
+
 func TestResetForMachines(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleet.Embedded, 3)
@@ -280,4 +298,10 @@ func TestResetForMachines(t *testing.T) {
 	for _, n := range r.Nodes {
 		assert.True(t, n.Reset)
 	}
+
+	code, out, errs = redlockCommand(t, on(f, "reset", "--json")...) // as the page writes it; there is no terminal
+	assert.Equal(t, exitUsage, code)
+	assert.Empty(t, out)
+	assert.Contains(t, errs, "Locks that are held, 1: nightly.")
+	assert.Contains(t, errs, "give --yes, too")
 }
