@@ -75,6 +75,9 @@ func (a *acquisition) check(names []string) error {
 		if !utf8.ValidString(name) { // programs over HTTP could not ask for it
 			return usageErrorf("the name %q must be text in UTF-8", name)
 		}
+		if why := plain.Untidy(name); why != "" { // as from a crontab with CRLF
+			return usageErrorf("the name %q %s: it is another lock than %q", name, why, plain.Tidy(name))
+		}
 		if err := a.checkName(name); err != nil {
 			return err
 		}

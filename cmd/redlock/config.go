@@ -22,6 +22,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/redquorum/redquorum/internal/holdings"
+	"github.com/redquorum/redquorum/internal/plain"
 	"github.com/redquorum/redquorum/internal/reread"
 )
 
@@ -229,6 +230,9 @@ func withinLimits(flags *pflag.FlagSet) error {
 		text := f.Value.String()
 		if s.isText && !utf8.ValidString(text) {
 			return wrong(flags, s.flag, "%q must be text in UTF-8", text)
+		}
+		if why := plain.Untidy(text); why != "" && (s.isText || s.flag == "owner") {
+			return wrong(flags, s.flag, "%q %s", text, why)
 		}
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {

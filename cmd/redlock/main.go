@@ -122,7 +122,7 @@ many; see "redlock help config".`,
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		var value *pflag.InvalidValueError
 		var unknown *pflag.NotExistError
-		hint := ""
+		hint, meant := "", ""
 		switch {
 		case errors.As(err, &value):
 			return usageErrorf("--%s: %s", value.GetFlag().Name, notOfType(value.GetFlag(), value.GetValue()))
@@ -132,7 +132,10 @@ many; see "redlock help config".`,
 		case strings.Contains(c.Use, "NAME"):
 			hint = "; a NAME that begins with - goes behind --, as in: " + c.CommandPath() + " -- -NAME"
 		}
-		return usageErrorf("%v; see %q%s", err, c.CommandPath()+" --help", hint)
+		if unknown != nil {
+			meant = didYouMean(flagNames(c), unknown.GetSpecifiedName(), "--")
+		}
+		return usageErrorf("%v%s; see %q%s", err, meant, c.CommandPath()+" --help", hint)
 	})
 	root.AddCommand(newRun(), newHold(), newServe(), newStatus(), newRelease(), newDoctor(), newReset(), newNodes(), newDemo(), newConfigHelp(), newMan(), newVersion())
 	offer(root)
@@ -143,11 +146,25 @@ func noCommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	meant := ""
-	if s := c.SuggestionsFor(args[0]); len(s) > 0 {
-		meant = fmt.Sprintf(" (did you mean %q?)", s[0])
+	return usageErrorf("unknown command %q%s; see %q", args[0], didYouMean(c, args[0], ""), c.CommandPath()+" --help")
+}
+
+// didYouMean suggests the subcommand of of with the name that is nearest, if one is near.
+func didYouMean(of *cobra.Command, typed, before string) string {
+	if s := of.SuggestionsFor(typed); len(s) > 0 {
+		return fmt.Sprintf(" (did you mean %q?)", before+s[0])
 	}
-	return usageErrorf("unknown command %q%s; see %q", args[0], meant, c.CommandPath()+" --help")
+	return ""
+}
+
+// flagNames returns a command that has the names of c's flags for subcommands, because cobra suggests only
+// these.
+func flagNames(c *cobra.Command) *cobra.Command {
+	all := &cobra.Command{SuggestionsMinimumDistance: c.Root().SuggestionsMinimumDistance}
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		all.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
+	})
+	return all
 }
 
 // noArguments is for commands that take flags only.

@@ -22,6 +22,9 @@ func newRelease() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "release NAME",
 		Short: "Delete a lock's key: by its value, or by force",
+
+		SuggestFor: []string{"unlock"},
+
 		Long: `Deletes what a dead holder has left. With --value it deletes the key on every server that holds
 this value, and nothing else. "redlock status" shows the value: of one that redlock made the first
 8 digits are enough; write those of other clients in full.

@@ -132,7 +132,9 @@ func newRun() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run [flags] NAME -- COMMAND [ARGUMENT...]",
 		Short: "Run a command while holding a lock",
-		Long:  runHelp + exitCodesHelp,
+
+		SuggestFor: []string{"lock", "exec", "with"},
+		Long:       runHelp + exitCodesHelp,
 		Example: `  redlock run nightly -- /usr/local/bin/report
   # in the crontabs of several machines: one of them does it, the others exit with 75
   redlock run --no-wait --once-per 5m report -- /usr/local/bin/report

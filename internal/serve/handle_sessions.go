@@ -49,6 +49,9 @@ func (s *Server) openSession(r *request, wanted sessionWish, isLone bool) (*sess
 	if err := between("ttl_ms", wanted.TTL, leastTTL, mostTTL); err != nil {
 		return nil, err
 	}
+	if err := checkOwner(wanted.Owner); err != nil {
+		return nil, err
+	}
 	if err := s.locker.Check(redlock.Owner(wanted.Owner)); err != nil {
 		return nil, blame(err)
 	}

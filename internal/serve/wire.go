@@ -17,6 +17,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/redquorum/redquorum/internal/plain"
 	"github.com/redquorum/redquorum/internal/slots"
 	"github.com/redquorum/redquorum/once"
 	"github.com/redquorum/redquorum/redlock"
@@ -225,6 +226,14 @@ func between(field string, n int64, least, most time.Duration) error {
 	return nil
 }
 
+// checkOwner refuses a label that people cannot tell from another.
+func checkOwner(label string) error {
+	if why := plain.Untidy(label); why != "" {
+		return bad(`"owner": %q %s`, label, why)
+	}
+	return nil
+}
+
 // check completes a wish and refuses what contradicts itself.
 func (w *wish) check(ttl time.Duration) error {
 	if w.Kind == "" {
@@ -232,6 +241,14 @@ func (w *wish) check(ttl time.Duration) error {
 		if w.Permits > 1 {
 			w.Kind = "permits"
 		}
+	}
+	for _, name := range w.names() {
+		if why := plain.Untidy(name); why != "" {
+			return bad(`"name": %q %s: it is another lock than %q`, name, why, plain.Tidy(name))
+		}
+	}
+	if err := checkOwner(w.Owner); err != nil {
+		return err
 	}
 	isForOne := len(w.Names) == 0 && w.Kind == "exclusive"
 	switch {
