@@ -313,8 +313,8 @@ func (c *call) errorIn(p *place, name string, f *core.Failure, ended error) erro
 	case f.Kind == core.AfterClose:
 		return closedError(protocol.OpAcquire, name)
 	case f.Kind == core.ByUs && c.settings.Adopts != "":
-		return fmt.Errorf("redlock: adopt %q: this Locker holds the lock with that value already, and only readers with the same options share one; "+
-			"use the Lock that it has returned", name)
+		return fmt.Errorf("redlock: adopt %q: this Locker holds the lock already, and only readers with the same value and options share one; "+
+			"use the Lock that it has returned, or adopt with another Locker", name)
 	}
 	op := protocol.OpAcquire
 	if f.Kind == core.NoToken {

@@ -75,8 +75,9 @@ func checkValue(value string) error {
 //   - Permits(k): a permit, found by the value.
 //
 // A lock of several names, or with a Weight above 1, cannot be adopted as a whole, because it has a
-// value for each. A lock that this Locker holds cannot be adopted either, except a reader's. Fenced
-// and Owner have no effect. A longer TTL of the holder stays on the nodes until the release.
+// value for each. A lock that this Locker holds cannot be adopted either, except a reader's by the
+// value that its readers share. Fenced and Owner have no effect. A longer TTL of the holder stays on
+// the nodes until the release.
 //
 // Errors: ErrLost if a majority of nodes no longer holds the value; ErrNoQuorum or ctx's error if
 // too few nodes answered, and asking again makes sense; ErrClosed after Close. Adopt takes one to

@@ -256,8 +256,16 @@ func TestReadersAreAdopted(t *testing.T) {
 		time.Sleep(time.Second)
 		all = append(all, adopt(t, l, "x", value, redlock.Shared()))
 		assert.Len(t, r.of(sim.Submitted, protocol.OpExtendShared), 5, "one adoption is enough")
-		assert.ErrorContains(t, cannotAdopt(t, l, "x", value), "holds the lock with that value already", "as a writer's")
-		isOnly(t, cannotAdopt(t, l, "x", value+"x", redlock.Shared()), redlock.ErrLost)
+		assert.ErrorContains(t, cannotAdopt(t, l, "x", value), "holds the lock already", "as a writer's")
+
+		other, c := open(t, w) // whose reader all servers hold, too
+		left := take(t, other, "x", redlock.Shared()).Value()
+		c.Crash()
+		err := cannotAdopt(t, l, "x", left, redlock.Shared())
+		require.NotErrorIs(t, err, redlock.ErrLost)
+		require.ErrorContains(t, err, "or adopt with another Locker")
+		third, _ := open(t, w)
+		require.NoError(t, adopt(t, third, "x", left, redlock.Shared()).Release(t.Context()))
 
 		writer, _ := open(t, w)
 		for _, k := range all {
@@ -287,7 +295,7 @@ func TestPermitsAreAdopted(t *testing.T) {
 				k := adopt(t, l, "x", was.Value())
 				assert.Equal(t, was.Permit(), k.Permit())
 			}))
-			assert.ErrorContains(t, cannotAdopt(t, l, "x", was.Value()), "holds the lock with that value already")
+			assert.ErrorContains(t, cannotAdopt(t, l, "x", was.Value()), "holds the lock already")
 		}
 		isOnly(t, cannotAdopt(t, l, "x", held[0].Value()+"x"), redlock.ErrLost)
 		time.Sleep(2 * ttl)

@@ -351,9 +351,10 @@ func (c *Claim) suits(t *Terms) bool {
 	return t == of || t.TTL == of.TTL && t.Timeout == of.Timeout && t.Owner == of.Owner && t.Fenced == of.Fenced && t.Adopts == of.Adopts
 }
 
-// heldHere is the failure of a caller that finds another caller of this process holding the lock.
+// heldHere is the failure of a caller that finds another caller of this process holding the lock. Beside a writer no
+// other value is on the nodes.
 func (k *Key) heldHere(c *Caller, now clock.Instant) *Failure {
-	if value := c.Terms.Adopts; value != "" && value != k.claim.Value {
+	if value := c.Terms.Adopts; value != "" && value != k.claim.Value && k.claim.readers == nil {
 		return &Failure{Kind: NotHeld, At: now}
 	}
 	return &Failure{Kind: ByUs, At: now, Remaining: max(k.claim.Deadline().Sub(now), 0), Owner: ownerOf(k.claim.Value)}
