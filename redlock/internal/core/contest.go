@@ -282,7 +282,11 @@ func (k *Key) judge(now clock.Instant) {
 		if c.look.free { // in vain; a server may hint all the time
 			gap := hintGap << min(c.look.vain/2, 4)
 			c.look.vain++
-			c.look.pause = now.Add(gap/2 + k.Group.Jitter(gap/2))
+			pause := gap/2 + k.Group.Jitter(gap/2)
+			if k.wanting(nil).isFair() { // or those behind would take it for dead, and its place with the lock
+				pause = min(pause, minAnswerLimit)
+			}
+			c.look.pause = now.Add(pause)
 		}
 		// A node has called the key free that others hold, and does so still.
 		if c.look.told && !c.vote.with(protocol.Refused).Has(c.look.node) {

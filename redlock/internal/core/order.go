@@ -120,6 +120,8 @@ func (k *Key) ask(now clock.Instant) {
 	p.at.Add(home)
 	if near {
 		k.lookOut(now)
+	} else {
+		c.look.since = 0 // whoever takes the key meanwhile is not seen
 	}
 }
 
@@ -244,7 +246,7 @@ func (k *Key) Hint(node int, now clock.Instant) {
 
 // hinted notes that the key may be free.
 func (l *lookout) hinted(now clock.Instant) {
-	if l.free = true; l.since == 0 {
+	if l.free = true; l.since == 0 && l.asked != nil {
 		l.since = now
 	}
 }

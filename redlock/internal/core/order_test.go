@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/protocol"
@@ -53,4 +54,54 @@ func TestANodeIsNotSilentBecauseTheKeyExpires(t *testing.T) {
 	assert.Nil(t, h.claim, "it was lost")
 	assert.Greater(t, h.Due(), h.now)
 	assert.Same(t, place, h.contest.place.asked)
+}
+
+// at has the node that keeps the order answer.
+func (h *held) at(b *Ballot, reply protocol.Reply) {
+	replies := make([]protocol.Reply, h.Home()+1)
+	replies[h.Home()] = reply
+	h.answer(b, replies...)
+}
+
+// TestOnlyAKeyThatLiesFreeIsTakenOutOfTurn: one that was far behind has heard of a release long ago, and those before it
+// have had the key since. It gives the first its time from when it sees that the key is free.
+func TestOnlyAKeyThatLiesFreeIsTakenOutOfTurn(t *testing.T) {
+	t.Parallel()
+	h := newKey(t)
+	h.remember().pace = time.Millisecond
+	h.waits(nil)
+	h.answer(h.sent(protocol.OpAcquire), foreign, foreign, foreign)
+	asked := h.contest.place.asked
+	h.at(asked, protocol.Reply{Outcome: protocol.Refused, Others: 3})
+	h.at(h.contest.look.asked, foreign)
+	h.Hint(h.Home(), h.now)
+	for h.contest.place.asked == asked {
+		h.pass(time.Millisecond)
+	}
+	h.at(h.contest.place.asked, protocol.Reply{Outcome: protocol.Refused, Others: 1})
+	h.at(h.contest.look.asked, granted)
+	assert.Equal(t, ordered, h.contest.phase)
+	h.pass(minAnswerLimit)
+	assert.Equal(t, ordered, h.contest.phase)
+	h.pass(minAnswerLimit / 2) // it asks once more
+	h.at(h.contest.place.asked, protocol.Reply{Outcome: protocol.Refused, Others: 1})
+	h.at(h.contest.look.asked, granted)
+	assert.Equal(t, voting, h.contest.phase, "the first has left it lie")
+}
+
+// TestAFirstPausesForLessThanOthersLetItLie, if it is Fair: after many votes on news in vain it must not look as if it were
+// stopped.
+func TestAFirstPausesForLessThanOthersLetItLie(t *testing.T) {
+	t.Parallel()
+	h := newKey(t)
+	h.remember().pace = time.Millisecond
+	h.waits(func(t *Terms) { t.Fair = true })
+	for h.contest.look.vain < 10 {
+		h.at(h.contest.place.asked, granted)
+		h.at(h.contest.look.asked, granted)
+		h.pass(max(hintGap, h.contest.look.pause.Sub(h.now)))
+		require.Equal(t, voting, h.contest.phase)
+		h.answer(h.contest.vote, protocol.Reply{}, foreign, foreign) // the node that called it free as well
+		assert.LessOrEqual(t, h.contest.look.pause.Sub(h.now), minAnswerLimit)
+	}
 }
