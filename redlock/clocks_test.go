@@ -148,3 +148,33 @@ func TestClocksThatDriftApartKeepMostVotes(t *testing.T) {
 		require.LessOrEqual(t, lost, tries/50)
 	})
 }
+
+// TestClockThatWasDaysAheadForgetsNoToken: server 2 is three seconds ahead, so servers 1 and 2 have accepted a token
+// that is ahead. The clock of server 1 goes two days ahead, at which its counters expire, and back. Servers 1 and 3 accept no
+// lower token.
+func TestClockThatWasDaysAheadForgetsNoToken(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		time.Sleep(time.Hour)
+		w.Servers()[1].Step(3 * time.Second)
+		l, _ := guarded(t, w, redlock.TTL(time.Second))
+		require.NoError(t, waited(t, l, "w").Release(t.Context()))
+		time.Sleep(time.Minute)
+		w.SetNet(lose(func(l sim.Leg) bool { return l.Node == 2 && l.Op != protocol.OpAdmit }))
+		first := waited(t, l, "x", redlock.Fenced())
+		require.NoError(t, first.Release(t.Context()))
+
+		s := w.Servers()[0]
+		w.SetNet(sim.Fixed(time.Millisecond))
+		s.Step(48 * time.Hour)
+		s.Del("redlock:fence:{x}") // as Redis does with what has expired
+		k, err := l.TryAcquire(t.Context(), "w")
+		if err == nil {
+			require.NoError(t, k.Release(t.Context()))
+		}
+		s.Step(-48 * time.Hour)
+		w.SetNet(lose(func(l sim.Leg) bool { return l.Node == 1 && l.Op != protocol.OpAdmit }))
+		other, _ := guarded(t, w, redlock.TTL(time.Second))
+		next := waited(t, other, "x", redlock.Fenced())
+		require.Greater(t, next.Fence(), first.Fence())
+	})
+}

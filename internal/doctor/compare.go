@@ -2,7 +2,10 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 	"time"
+
+	"github.com/redquorum/redquorum/internal/record"
 )
 
 // compare judges what shows only when the servers are compared. What concerns one of them is added
@@ -15,6 +18,7 @@ func compare(visits []*visit) (together []Finding) {
 	}
 	newcomers(visits)
 	together = append(together, rates(visits)...)
+	together = append(together, commonTime(visits)...)
 	if n := voters(visits); n < q && answered(visits) >= q {
 		together = append(together, Finding{Fatal, checkQuarantine, fmt.Sprintf("%d of %d servers have a vote, and %d are needed", n, len(visits), q), "no lock can be taken", "see above what ails the others, and whether it ends by itself"})
 	}
@@ -108,8 +112,7 @@ func has(findings []Finding, check string) bool {
 // redlock/internal/guard.
 const tokenSlack = 2 * time.Second
 
-// clocks compares the servers' clocks. They matter for fencing tokens alone, because locks are
-// counted in TTLs. Clients propose readings of their own clock, of which a server accepts those
+// clocks compares the servers' clocks for the sake of fencing tokens. Clients propose readings of their own clock, of which a server accepts those
 // within tokenSlack of its own; a second round makes up for more, up to four times that between
 // two servers.
 func clocks(visits []*visit) []Finding {
@@ -150,5 +153,52 @@ func clocks(visits []*visit) []Finding {
 	}
 	return []Finding{{OK, checkClock, fmt.Sprintf("the servers' clocks are at most %v apart", Short(apart+unsure)), "", ""}}
 }
+
+// commonTime compares the servers' clocks as the memory guard does: less what they were off when the records were
+// written. A server's vote counts only while a quorum of clocks agrees with its own.
+func commonTime(visits []*visit) []Finding {
+	var known []*visit
+	var times []time.Duration
+	for _, v := range visits {
+		if v.timing != nil && v.recordValid {
+			known = append(known, v)
+			times = append(times, v.commonTime())
+		}
+	}
+	if len(visits) == 1 || len(known) == 0 {
+		return nil
+	}
+	slices.Sort(times)
+	at, agree := times[(len(times)-1)/2], 0
+	var apart []*visit
+	for _, v := range known {
+		if d := (v.commonTime() - at).Abs(); d <= record.Apart+v.timing.Uncertainty {
+			agree++
+		} else {
+			apart = append(apart, v)
+		}
+	}
+	if q := len(visits)/2 + 1; agree < q {
+		if len(known) >= q {
+			return []Finding{{Fatal, checkClock, fmt.Sprintf("the clocks of %d of %d servers agree, and %d are needed", agree, len(visits), q),
+				"no lock can be taken: nothing shows which clock is right", "set the servers' clocks, or start the servers that are down"}}
+		}
+		return nil
+	}
+	for _, v := range apart {
+		d, word := v.commonTime()-at, "ahead of"
+		if d < 0 {
+			word = "behind"
+		}
+		v.quarantined = true
+		v.add(Finding{Warning, checkClock, fmt.Sprintf("its clock was set: since its epoch record was written it is %v %s the other servers'", Short(d.Abs()), word),
+			"it has no vote; the next client writes a new record, and gives it none until the locks that may have expired early must have expired",
+			"set its clock now if it is wrong, and start Redis after the clock is set from now on"})
+	}
+	return nil
+}
+
+// commonTime is how far the server's clock is ahead of ours, less what it was off when its record was written.
+func (v *visit) commonTime() time.Duration { return v.timing.Offset - v.record.Off }
 
 func within(d time.Duration) string { return fmt.Sprintf(" (give or take %v)", Short(d)) }

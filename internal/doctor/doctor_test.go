@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -182,7 +183,7 @@ func TestClocksAreCompared(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := healthy()
+			f := recorded(func(r *record.Record) { r.Off = record.Off(test.ahead) })
 			f.clock = test.ahead
 			r := three(t, f, usual)
 			found := find(r.Nodes[0].Findings, checkClock)
@@ -191,6 +192,33 @@ func TestClocksAreCompared(t *testing.T) {
 			assert.Equal(t, test.together, find(r.Together, checkClock).Severity)
 		})
 	}
+	// What the memory guard goes by: the clock, less what it was off when the record was written.
+	for name, test := range map[string]struct {
+		ahead, off time.Duration
+		severity   Severity
+		says       string
+	}{
+		"set ahead":             {5 * time.Second, 0, Warning, "its clock was set: since its epoch record was written it is 5s ahead of the other servers'"},
+		"set back":              {0, 30 * time.Second, Warning, "30s behind the other servers'"},
+		"always apart":          {time.Minute, time.Minute, OK, ""},
+		"by less than a second": {500 * time.Millisecond, 0, OK, ""},
+	} {
+		f := recorded(func(r *record.Record) { r.Off = test.off })
+		f.clock = test.ahead
+		r := three(t, f, usual)
+		is := slices.ContainsFunc(r.Nodes[0].Findings, func(f Finding) bool {
+			return f.Check == checkClock && strings.Contains(f.Found, cmp.Or(test.says, "its clock was set"))
+		})
+		assert.Equal(t, test.severity == Warning, is, name)
+	}
+	third := recorded(func(r *record.Record) { r.Off = time.Minute })
+	second := recorded(func(r *record.Record) { r.Off = time.Hour })
+	r := Examine(t.Context(), []Server{recorded(nil).server("a"), second.server("b"), third.server("c")}, usual)
+	explained(t, r.Together)
+	assert.True(t, slices.ContainsFunc(r.Together, func(f Finding) bool {
+		return f.Severity == Fatal && f.Found == "the clocks of 1 of 3 servers agree, and 2 are needed"
+	}), "%v", r.Together)
+
 	// Half of a long round trip is no difference of clocks.
 	visits := []*visit{{timing: &Timing{Offset: 3 * time.Second, Uncertainty: 2 * time.Second}}}
 	clocks(visits)

@@ -71,7 +71,7 @@ func (v *visit) recorded(r *record.Record) {
 	before, clock := len(v.findings), v.now()
 	valid := v.valid(r)
 	v.longTTLs(r, clock)
-	v.quarantined = !valid
+	v.recordValid, v.quarantined = valid, !valid
 	if valid && r.Nodes == v.nodes && r.Groups == v.groups {
 		v.quarantine(r, clock)
 	}

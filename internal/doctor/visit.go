@@ -31,6 +31,7 @@ type visit struct {
 	rate        rate           // at which its clock gains on ours
 	record      *record.Record // nil: none, or it could not be read
 	recordRead  bool
+	recordValid bool // it is of what the server remembers now
 	quarantined bool // its votes do not count for now
 }
 
