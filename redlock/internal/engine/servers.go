@@ -66,9 +66,10 @@ func (s *servers) isFirst(node int, reply *protocol.Reply, note func(server int)
 		return true
 	}
 	process, _, _ := strings.Cut(reply.Run, "/")
-	other := s.twin(node, process)
-	if other >= 0 {
-		guard.Disown(reply, s.nodes[other].String())
+	other := "another node" // without a twin, two nodes have swapped their servers within the ballot
+	if twin := s.twin(node, process); twin >= 0 {
+		other = s.nodes[twin].String()
 	}
-	return other < 0
+	guard.Disown(reply, other)
+	return false
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/core"
 	"github.com/redquorum/redquorum/redlock/internal/engine"
 	"github.com/redquorum/redquorum/redlock/internal/guard"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
 // A door is a node that leads to a server, which grants all.
@@ -69,4 +70,55 @@ func TestAServerHasOneVote(t *testing.T) {
 		require.Nil(t, f)
 		require.Equal(t, 4, votes())
 	}
+}
+
+// A gate is a node whose replies the test gives.
+type gate struct {
+	name string
+	asks chan protocol.Receiver
+}
+
+func (g *gate) String() string { return g.name }
+func (g *gate) Close() error   { return nil }
+
+func (g *gate) Submit(_ *protocol.Request, _ int, to protocol.Receiver) error {
+	g.asks <- to
+	return nil
+}
+
+// TestServerVotesOnceThoughNodesSwap their servers within the ballot: server x has voted by node a when node b leads to it.
+func TestServerVotesOnceThoughNodesSwap(t *testing.T) {
+	t.Parallel()
+	nodes, gates := []protocol.Node{}, []*gate{}
+	for _, name := range []string{"a", "b", "c"} {
+		g := &gate{name, make(chan protocol.Receiver, 10)}
+		nodes, gates = append(nodes, g), append(gates, g)
+	}
+	e := engine.New(engine.Config{Nodes: nodes, Clock: clock.System})
+	granted := func(run string) protocol.Reply { return protocol.Reply{Outcome: protocol.Granted, Run: run} }
+	asks := func() (to [3]protocol.Receiver) {
+		for i, g := range gates {
+			to[i] = <-g.asks
+		}
+		return to
+	}
+	inspect := protocol.Request{Op: protocol.OpInspect, Key: "job", Timeout: time.Minute}
+	hasGranted := func(n int) func(quorum.Tally) bool { return func(t quorum.Tally) bool { return t.Granted == n } }
+	before := e.Ask(inspect, nil)
+	to := asks()
+	to[0].Receive(0, granted("x/own"))
+	to[1].Receive(1, granted("y/own"))
+	before.Wait(t.Context(), hasGranted(2))
+
+	vote := e.Ask(inspect, nil)
+	to = asks()
+	to[0].Receive(0, granted("x/own"))
+	vote.Wait(t.Context(), hasGranted(1))
+	meanwhile := e.Ask(inspect, nil)
+	asks()[0].Receive(0, granted("y/own"))
+	meanwhile.Wait(t.Context(), hasGranted(1))
+	to[1].Receive(1, granted("x/own"))
+	to[2].Receive(2, protocol.Reply{Outcome: protocol.Failed})
+	vote.Wait(t.Context(), engine.All)
+	assert.Equal(t, 1, vote.Tally.Granted)
 }
