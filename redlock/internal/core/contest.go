@@ -86,6 +86,9 @@ func (k *Key) vote(now clock.Instant) {
 	}
 	c.wait(voting, now.Add(t.Timeout))
 	c.ends = now.Add(secondAfter) // most votes are over before, so that the line need not be looked through
+	for _, try := range k.tries {
+		c.endsBy(max(k.ends(try), now+1)) // at once after this vote began, if that is over
+	}
 	k.send(c.vote, k.Group.everyNode(), &c.vote.Req)
 }
 
