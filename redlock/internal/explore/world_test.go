@@ -341,7 +341,7 @@ func (p *process) protect(longest time.Duration) {
 	t := guard.Terms{Nodes: p.group.Nodes, Key: record.Key, Timeout: 30 * time.Millisecond, MaxTTL: longest}
 	t.Life = func() time.Duration {
 		p.drawn++
-		return (1<<42 + time.Duration(1000*p.index+p.drawn)) * time.Millisecond
+		return 1<<42*time.Millisecond + time.Duration(1000*p.index+p.drawn)*time.Hour // no clock that is set looks like another record
 	}
 	t.Generation = func() string { p.drawn++; return fmt.Sprint("g", p.index, "-", p.drawn) }
 	p.guard = guard.New(t)
