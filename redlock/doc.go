@@ -45,7 +45,8 @@
 //
 // # What callers must do
 //
-// All clients of a name use the same nodes, and with [NewGroups] the same groups of nodes. No node is a replica of another, and none evicts keys (maxmemory-policy noeviction). Work stops when
+// All clients of a name use the same nodes, and with [NewGroups] the same groups of nodes. No node is
+// a replica of another, and none evicts keys (maxmemory-policy noeviction). Work stops when
 // Lock.Context ends.
 //
 // # What may grow

@@ -473,6 +473,6 @@ func (s *settings) holders() int {
 }
 
 // Reserved reports whether key is one of the library's own, of any Locker with any prefix. Acquire
-// refuses such names: those that begin with redlock:fence: and the like, redlock:primary, those
-// and those that end with redlock:epoch or redlock:doctor:none.
+// refuses such names: those that begin with redlock:fence: and the like, redlock:primary, and those
+// that end with redlock:epoch or redlock:doctor:none.
 func Reserved(key string) bool { return keys.Reserved(key) }
