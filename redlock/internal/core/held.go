@@ -204,7 +204,7 @@ func (k *Key) released(b *Ballot, now clock.Instant) {
 	}
 }
 
-// await has a caller told what comes of its Release, Extend or Raise.
+// await has a caller told what comes of its Release or Extend.
 func (k *Key) await(b *Ballot, c *Caller) {
 	c.asked = b
 	k.awaited = append(k.awaited, c)
@@ -231,8 +231,6 @@ func (k *Key) outcome(c *Caller, now clock.Instant) *Failure {
 		return b.unmet(now)
 	case !k.claim.isAsked(b):
 		return &Failure{Kind: NotHeld, At: now}
-	case b.purpose == toRaise:
-		return k.newToken(c, now)
 	case k.claim.meets(b):
 		return nil
 	default:

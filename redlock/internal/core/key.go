@@ -55,7 +55,7 @@
 //
 // Each cell lists the phases that can follow the event, by their first letters; - says that it cannot happen.
 // Hint includes Call (a node says that a place may be the first) and Doubt (hints may have been missed).
-// Release includes Extend, Downgrade and Raise. TestRandomSchedules checks the table.
+// Release includes Extend and Downgrade. TestRandomSchedules checks the table.
 //
 //	        | Arrive | Leave | Answer | Hint | Release | Tick | Close
 //	none    | N V O | N O | N V O | N | N V O | N V O | N
@@ -95,7 +95,7 @@
 // # Where a caller is woken
 //
 // By the effects Grant, Fail and Done. [Key.grant] wakes a caller that gets the lock, by a vote or a
-// handover, and [Key.refuse] one that does not. One that waits for its Release, Extend or Raise is woken by
+// handover, and [Key.refuse] one that does not. One that waits for its Release or Extend is woken by
 // these, if that is over at once, and else by tellAwaited. A holder learns of its
 // end by the effect End, which comes before all that follows from it: the release that the nodes get, and
 // the Grant of the next.

@@ -23,7 +23,7 @@ type Caller struct {
 	Token   int64    // of its Hold; zero if its Terms are not Fenced
 
 	arrived clock.Instant
-	asked   *Ballot // its Release, Extend or Raise
+	asked   *Ballot // its Release or Extend
 }
 
 func (c *Caller) isFair() bool { return c.Terms.Fair && !c.Try }

@@ -162,34 +162,6 @@ func (k *Key) raise(c *Claim, first, n int64, now clock.Instant) {
 	k.send(t.raise, k.Group.everyNode(), &t.raise.Req)
 }
 
-// Raise asks the nodes to accept a token for a claim that is held, in place of that of its holder. A name that is
-// locked in two groups of nodes gets one token so. Done follows for caller with the Token. With a Failure of kind
-// NoToken that is the one to be asked for next, or zero. While it is asked for the claim is not handed over, and a
-// block that was asked for before it is not issued: its numbers may be lower.
-func (k *Key) Raise(h *Hold, token int64, caller *Caller, now clock.Instant) {
-	if k.expire(now); h.Reason != Held || h.Claim.tokens == nil {
-		caller.Failure = &Failure{Kind: NotHeld, At: now}
-		k.do(Effect{Kind: Done, Caller: caller})
-		k.next(now)
-		return
-	}
-	k.raise(h.Claim, token, 1, now)
-	k.await(h.Claim.tokens.raise, caller)
-}
-
-// newToken gives a caller the token of its Raise, or says why it has none.
-func (k *Key) newToken(c *Caller, now clock.Instant) *Failure {
-	b, t := c.asked, k.claim.tokens
-	if t != nil && t.raise == nil && t.first == b.Req.Token {
-		c.Token = t.next()
-		return nil
-	}
-	if next, agree := b.nextToken(); agree >= b.tally.Quorum() {
-		c.Token = next
-	}
-	return b.noToken(now)
-}
-
 // isRaised reports whether a quorum has accepted the block of the raise, whose numbers can be issued then.
 func (t *tokens) isRaised() bool {
 	if t.raise.accepted() < t.raise.tally.Quorum() {
@@ -203,8 +175,8 @@ func (t *tokens) isRaised() bool {
 func (k *Key) raised(b *Ballot, now clock.Instant) {
 	switch c := k.contest; {
 	case k.claim.isAsked(b):
-		if t := k.claim.tokens; t != nil && t.raise == b && (t.isRaised() || b.isTokenRefused() && b.showsNext()) {
-			k.tellAwaited(func(o *Ballot) bool { return o == b }, now)
+		if t := k.claim.tokens; t != nil && t.raise == b {
+			t.isRaised()
 		}
 	case c != nil && c.phase == voting && c.claim.tokens != nil && c.claim.tokens.raise == b:
 		k.won(now)

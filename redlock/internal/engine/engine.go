@@ -343,9 +343,6 @@ type Target struct {
 	Key    string
 }
 
-// Target returns what is locked.
-func (l Lock) Target() Target { return Target{l.entry.engine, l.Key()} }
-
 // Key returns the name of the key.
 func (l Lock) Key() string { return l.entry.key.Name }
 

@@ -298,13 +298,6 @@ func (u *run) act(c *caller) {
 		u.carry(p)
 		return
 	}
-	if c.Token > 0 && !c.reads && u.dice.chance(3) {
-		most := []int64{1, 500, 100_000, 10_000_000}[u.dice.IntN(4)]
-		p.key.Raise(c.hold, max(c.next, c.Token)+u.dice.Int64N(most), ask, p.local(u.now))
-		u.saw(onRelease, p, from)
-		u.carry(p)
-		return
-	}
 	if c.Terms.MaxHold == 0 && u.dice.chance(10) {
 		t := *c.Terms
 		t.Renew = !t.Renew
@@ -568,7 +561,7 @@ func (u *run) leftAt(i int, node *sim.Store) string {
 
 func TestRandomSchedules(t *testing.T) {
 	t.Parallel()
-	var next, grants, raises, steps atomic.Uint64
+	var next, grants, steps atomic.Uint64
 	var mu sync.Mutex
 	var seen turns
 	var wg sync.WaitGroup
@@ -594,7 +587,6 @@ func TestRandomSchedules(t *testing.T) {
 					t.Errorf("seed %d: %s", *firstSeed+n, problem)
 				}
 				grants.Add(uint64(u.grants))
-				raises.Add(uint64(u.raises))
 				steps.Add(uint64(u.steps))
 				mine.add(&u.turns)
 				idle = u.idle[:min(len(u.idle), 1000)] // a run makes some before it has these
@@ -606,7 +598,7 @@ func TestRandomSchedules(t *testing.T) {
 		checkPhases(t, &seen, *schedules >= 500_000)
 	}
 	took := time.Since(began)
-	t.Logf("%d schedules in %v (%.0f/s), %d grants, %d raises, %d events", *schedules, took.Round(time.Millisecond), float64(*schedules)/took.Seconds(), grants.Load(), raises.Load(), steps.Load())
+	t.Logf("%d schedules in %v (%.0f/s), %d grants, %d events", *schedules, took.Round(time.Millisecond), float64(*schedules)/took.Seconds(), grants.Load(), steps.Load())
 }
 
 func (t *turns) add(o *turns) {

@@ -85,8 +85,7 @@ type caller struct {
 	again   int           // how many times it comes again, where it tries
 	rests   bool          // until it comes again
 	over    bool          // it has been told how its call ended
-	asks    *core.Caller  // its Release, Extend or Raise
-	next    int64         // the token that a Raise is to ask for, as one has told that has failed
+	asks    *core.Caller  // its Release or Extend
 	acts    time.Duration // when it does something next; never: it waits
 	leaves  time.Duration // its context ends
 	ends    clock.Instant // its MaxHold is over; zero: never
@@ -145,7 +144,6 @@ type world struct {
 	problem   string
 	grants    int
 	token     int64 // the highest that was granted
-	raises    int
 	traces    bool
 	doubled   func() bool                                         // whether the answer that was just given is given again; nil: never
 	strays    func(lost bool) (after time.Duration, isStray bool) // whether a request strays; nil: none does
@@ -298,7 +296,7 @@ func (w *world) carry(p *process) {
 		case core.End:
 			w.end(p, f.Hold)
 		case core.Done:
-			w.done(p, f.Caller)
+			f.Caller.Shell.(*caller).asks = nil
 		case core.Lost:
 			if t, ok := f.Ballot.Shell.(*trial); ok {
 				lost = append(lost, t)
@@ -702,21 +700,6 @@ func (w *world) grant(p *process, c *caller) {
 		if o != c && o.hold != nil && !(o.reads && c.reads) {
 			w.fail("P1: process %d: a caller is granted the lock before the context of another has ended", p.index)
 		}
-	}
-}
-
-// done tells a caller what has come of its Release, Extend or Raise.
-func (w *world) done(p *process, ask *core.Caller) {
-	c := ask.Shell.(*caller)
-	c.asks = nil
-	switch {
-	case ask.Token == 0:
-	case ask.Failure != nil:
-		c.next = ask.Token
-	case c.hold == nil || p.local(w.now) >= c.hold.Deadline(): // told too late, as others may hold it
-	default:
-		w.give(p, ask.Token, 0)
-		w.raises++
 	}
 }
 
