@@ -36,6 +36,17 @@ func TestAFailureIsPermanentIfAMajorityRejects(t *testing.T) {
 	}
 }
 
+// TestANodeThatAnswersTwiceVotesOnce: one node makes no quorum of three.
+func TestANodeThatAnswersTwiceVotesOnce(t *testing.T) {
+	t.Parallel()
+	h := newKey(t)
+	h.tries(func(*Terms) {})
+	vote := h.sent(protocol.OpAcquire)
+	h.answer(vote, granted)
+	assert.False(t, h.Count(vote, 0, &protocol.Reply{Outcome: protocol.Granted}))
+	assert.Equal(t, 1, vote.Votes())
+}
+
 // TestAVoteIsOverWhenAllHaveAnswered, though an answer about the place in the order is still to come.
 func TestAVoteIsOverWhenAllHaveAnswered(t *testing.T) {
 	t.Parallel()
