@@ -40,12 +40,12 @@ type Semaphores struct {
 	clock  clock.Clock
 	turns  [64]atomic.Int64 // by the hash of a name: until this Instant, its next caller goes to the gate
 	mu     sync.Mutex       // guards all that views and gatherings have; taken before those of the engine
-	views  map[string]*view // of those who wait, by their gate
+	views  map[string]views // of those who wait, by the name
 }
 
 // New returns the semaphores of an engine that is not used yet, on its nodes.
 func New(e *engine.Engine, nodes []protocol.Node, c clock.Clock) *Semaphores {
-	s := &Semaphores{engine: e, nodes: nodes, clock: c, views: map[string]*view{}}
+	s := &Semaphores{engine: e, nodes: nodes, clock: c, views: map[string]views{}}
 	e.OnHint(s.hint)
 	return s
 }
@@ -174,7 +174,7 @@ func (s *Semaphores) pass(ctx context.Context, w Want, gate string) (*Permits, *
 	if w.Try {
 		g.limit, when = maxMisses, engine.Schedule{Retries: maxMisses}
 	} else {
-		defer s.leave(gate)
+		defer s.leave(w, gate)
 		gates = append(gates, gate)
 	}
 	defer g.gates.Drop()
@@ -185,7 +185,7 @@ func (s *Semaphores) pass(ctx context.Context, w Want, gate string) (*Permits, *
 			return nil, f.During(w.outage, s.clock.Now()), err
 		case err != nil, f != nil: // what is of interest are the slots
 			s.mu.Lock()
-			if v := s.views[gate]; v != nil {
+			if v := s.views[w.Key][w.K]; v != nil {
 				g.view = v
 			}
 			s.mu.Unlock()
@@ -194,7 +194,7 @@ func (s *Semaphores) pass(ctx context.Context, w Want, gate string) (*Permits, *
 		g.gates.Add(lock)
 	}
 	if !w.Try {
-		g.enter(gate)
+		g.enter()
 	}
 	return g.gather(ctx)
 }
@@ -238,13 +238,19 @@ type view struct {
 	stop  func()             // hints
 }
 
+// Views are those of a name, by k: each has another gate.
+type views map[int]*view
+
 // leave drops the view after the last caller that wants the gate.
-func (s *Semaphores) leave(gate string) {
+func (s *Semaphores) leave(w Want, gate string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if v := s.views[gate]; v != nil && !s.engine.IsWanted(gate) {
+	of := s.views[w.Key]
+	if v := of[w.K]; v != nil && !s.engine.IsWanted(gate) {
 		v.stop()
-		delete(s.views, gate)
+		if delete(of, w.K); len(of) == 0 {
+			delete(s.views, w.Key)
+		}
 	}
 }
 
@@ -254,15 +260,19 @@ func (s *Semaphores) hint(node int, key string) {
 	name, slot := keys.OfSlot(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, v := range s.views {
-		switch {
-		case key == "":
-			v.note(node)
-		case v.key == name:
-			v.note(node, slot)
-		default:
-			continue
+	if key == "" {
+		for _, of := range s.views {
+			s.tell(of, node)
 		}
+		return
+	}
+	s.tell(s.views[name], node, slot)
+}
+
+// tell tells views that slots may have changed at a node.
+func (s *Semaphores) tell(of views, node int, slots ...int) {
+	for _, v := range of {
+		v.note(node, slots...)
 		v.ask = min(v.ask, s.clock.Now().Add(hintGap))
 	}
 }
@@ -319,14 +329,19 @@ func (s *Semaphores) begin(w Want) *gathering {
 	return g
 }
 
-// enter shares the view of those who go through the gate.
-func (g *gathering) enter(gate string) {
+// enter shares the view of those who go through the same gate.
+func (g *gathering) enter() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.views[gate] == nil {
-		g.views[gate], g.stop = g.view, g.engine.Listen()
+	of := g.views[g.Key]
+	if of == nil {
+		of = views{}
+		g.views[g.Key] = of
 	}
-	g.view = g.views[gate]
+	if of[g.K] == nil {
+		of[g.K], g.stop = g.view, g.engine.Listen()
+	}
+	g.view = of[g.K]
 }
 
 // gather takes the permits. It is Stale if a gate was lost, because then others may gather as well, or a permit.
