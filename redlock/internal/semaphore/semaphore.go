@@ -214,12 +214,26 @@ func (p *Permits) Release(ctx context.Context) (votes int, f *core.Failure) {
 	if s.engine.Jitter(p.turn) < max(held, p.turn/16) {
 		s.turn(p.key).Store(int64(s.clock.Now().Add(p.turn)))
 	}
-	for _, slot := range p.Slots { // nodes do not hint at what their own client has changed
-		if key := keys.Slot(p.key, slot); !s.engine.IsWanted(key) {
+	s.wake(p.Bond)
+	return votes, f
+}
+
+// Drop ends all, and does not wait for that.
+func (p *Permits) Drop() { p.of.drop(p.Bond) }
+
+func (s *Semaphores) drop(b *engine.Bond) {
+	b.Drop()
+	s.wake(b)
+}
+
+// wake tells those who wait here of slots that were given back. Nodes do not hint at what their own client has changed,
+// and their questions reach each node after the release.
+func (s *Semaphores) wake(b *engine.Bond) {
+	for _, l := range b.Locks() {
+		if key := l.Key(); !s.engine.IsWanted(key) {
 			s.engine.Changed(key)
 		}
 	}
-	return votes, f
 }
 
 // A view is what the nodes have said about the slots of a name. The callers of a process that go through the same gate
@@ -350,7 +364,7 @@ func (g *gathering) gather(ctx context.Context) (*Permits, *core.Failure, error)
 	f, err := g.run(ctx, lines)
 	leave()
 	g.lines.Wait()
-	g.surplus.Drop()
+	g.Semaphores.drop(&g.surplus)
 	if f == nil && g.terms != g.Terms {
 		if f = g.Settle(ctx, g.Terms); f != nil {
 			err = ctx.Err()

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/redquorum/redquorum/internal/keys"
+	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/sim"
 	"github.com/redquorum/redquorum/internal/simtest"
 	"github.com/redquorum/redquorum/redlock/internal/core"
@@ -38,8 +39,16 @@ type process struct {
 }
 
 func begin(t *testing.T, w *sim.World) *process {
+	return beginWith(t, w, func(n protocol.Node) protocol.Node { return n })
+}
+
+// beginWith begins a process whose nodes are wrapped.
+func beginWith(t *testing.T, w *sim.World, wrap func(protocol.Node) protocol.Node) *process {
 	p := &process{client: w.NewClient(1)}
 	nodes := p.client.Nodes()
+	for i, n := range nodes {
+		nodes[i] = wrap(n)
+	}
 	p.engine = engine.New(engine.Config{Nodes: nodes, Clock: p.client.Clock()})
 	p.Semaphores = semaphore.New(p.engine, nodes, p.client.Clock())
 	t.Cleanup(func() {
@@ -446,6 +455,41 @@ func TestATryIsToldWhatKeepsIt(t *testing.T) {
 					require.NotNil(t, f)
 					assert.Equal(t, kind, f.Kind)
 				}
+			})
+		})
+	}
+}
+
+// silent is a node that gives no hints.
+type silent struct{ protocol.Node }
+
+// TestAPermitThatIsGivenBackWakesAWaiterOfItsOwnProcess, by Drop as by Release: nodes do not hint at what their own
+// client does.
+func TestAPermitThatIsGivenBackWakesAWaiterOfItsOwnProcess(t *testing.T) {
+	for name, giveBack := range map[string]func(*semaphore.Permits, context.Context){
+		"Drop":    func(p *semaphore.Permits, _ context.Context) { p.Drop() },
+		"Release": func(p *semaphore.Permits, ctx context.Context) { p.Release(ctx) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
+				var asked atomic.Int32
+				w.Watch(func(s sim.Step) {
+					if s.Stage == sim.Replied && s.Op == protocol.OpSlots {
+						asked.Add(1)
+					}
+				})
+				other, p := begin(t, w), beginWith(t, w, func(n protocol.Node) protocol.Node { return silent{n} })
+				release := other.slotsOf(t, 0, 1)
+				got := p.waits(t, x(2, 1))
+				for asked.Store(0); asked.Load() < 5; { // so that the next question is far
+					time.Sleep(simtest.RTT)
+				}
+				release()
+				try := x(2, 1)
+				try.Try = true
+				mine := p.take(t, try) // before the waiter can know that it was free
+				giveBack(mine, t.Context())
+				assert.Equal(t, mine.Slots, soon(t, got).Slots)
 			})
 		})
 	}
