@@ -3,7 +3,6 @@ module github.com/redquorum/redquorum/chaos
 go 1.26.0
 
 require (
-	github.com/anishathalye/porcupine v1.3.1
 	github.com/gomodule/redigo v1.9.3
 	github.com/redquorum/redquorum v0.0.0
 	github.com/stretchr/testify v1.12.1

@@ -135,7 +135,6 @@ func TestWithoutTheMemoryGuardTheChecksFindTwoHolders(t *testing.T) {
 				})
 				if found {
 					assert.False(t, v.OK())
-					assert.Positive(t, v.Broken("mutex"), "porcupine must see it too")
 					return
 				}
 			}

@@ -47,8 +47,7 @@ func report(out io.Writer, title string, took time.Duration, v *judge.Verdict) {
 		fmt.Fprintf(out, "  outages   while a majority could vote, at most: %v of %q after %v\n",
 			o.For.Round(time.Millisecond), o.Name, o.From.Round(time.Millisecond))
 	}
-	fmt.Fprintf(out, "  checks    %s; porcupine: %d windows, %d undecided\n", rules(v), v.Windows,
-		v.Undecided)
+	fmt.Fprintf(out, "  checks    %s\n", rules(v))
 	for i, f := range v.Violations {
 		if i == shown {
 			fmt.Fprintf(out, "  and %d more\n", len(v.Violations)-shown)

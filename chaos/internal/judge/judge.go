@@ -3,8 +3,7 @@
 //
 //	overlap    no writer holds a key beside any other client
 //	permits    no more clients hold a name than there are permits
-//	fencing    tokens are unique, and rise from each lock to those asked for after it
-//	mutex      the history of a key is one of a readers-writer mutex with rising tokens (porcupine)
+//	fencing    tokens are unique, and rise in the order in which the locks were held
 //	register   what a client wrote never comes after what a later holder wrote
 //	leftover   no server keeps a lock that no client holds
 //	evidence   locks were granted and faults happened; else nothing was shown
@@ -13,9 +12,7 @@
 // on each, so two that share a name overlap on it. A reader that was a writer counts as a reader
 // from its Downgrade on.
 //
-// The rules overlap on purpose: overlap, permits and fencing say what is wrong in terms of the
-// promises, and permits knows no slots. mutex finds what they cannot see, such as tokens that rise
-// with time but not in the order in which the locks were held.
+// overlap and permits judge the same holds on purpose: permits knows no slots.
 //
 // No rule raises a false alarm: where a history leaves open what happened, a rule assumes the best.
 package judge
@@ -35,14 +32,13 @@ const (
 	overlap  = "overlap"
 	permits  = "permits"
 	fencing  = "fencing"
-	mutex    = "mutex"
 	register = "register"
 	leftover = "leftover"
 	Evidence = "evidence"
 )
 
 // Rules are all of them, as a Violation names them.
-var Rules = []string{overlap, permits, fencing, mutex, register, leftover, Evidence}
+var Rules = []string{overlap, permits, fencing, register, leftover, Evidence}
 
 // A Violation is one thing that must not happen, and did.
 type Violation struct {
@@ -72,7 +68,6 @@ func History(events []history.Event, wanted [][]string) (*Verdict, error) {
 	v.overlaps(locks)
 	v.tooMany(all)
 	v.wrongTokens(locks)
-	v.searchMutex(locks)
 	v.lateWrites(events, all)
 	v.missing(events, all, wanted)
 	slices.SortStableFunc(v.Violations, func(a, b Violation) int {
@@ -135,9 +130,20 @@ func (p part) String() string {
 	return fmt.Sprintf("%v (%s)", p.Acquisition, what)
 }
 
-// overlaps finds keys that a writer held beside another client.
+// overlaps finds keys that a writer held beside another client. A writer that was paused until its lock
+// had ended relied on nothing; but it was granted, so nobody else held it from question to answer.
 func (v *Verdict) overlaps(locks map[string][]*history.Acquisition) {
 	for key, held := range locks {
+		for _, a := range held {
+			if a.Lock == history.Shared || a.Granted < a.End() {
+				continue
+			}
+			for _, b := range held {
+				if b.Granted <= a.Asked && a.Granted < b.End() {
+					v.found(overlap, key, a.Granted, "%v was granted the lock, and has lost it, while %v held it", a, b)
+				}
+			}
+		}
 		for _, o := range check.Overlaps(partsOf(held), part.hold) {
 			v.Notice = max(v.Notice, time.Duration(o.By))
 			v.found(overlap, key, o.Later.relied.From, "%v was granted the lock %s before %v had to stop, and held it %s with it",
@@ -178,13 +184,18 @@ func (v *Verdict) tooMany(all []*history.Acquisition) {
 	}
 }
 
-// wrongTokens finds tokens that two locks of a key share, and tokens that are not above those of
-// all locks that were granted before this one was asked for.
+// wrongTokens finds tokens that two locks of a key share, and tokens that are not above those of all
+// locks that were granted before this one was. A client that was paused until its lock had ended does
+// not know when it was granted, so what counts is when it asked.
 func (v *Verdict) wrongTokens(locks map[string][]*history.Acquisition) {
 	for key, granted := range locks {
 		fenced := slices.DeleteFunc(slices.Clone(granted), func(a *history.Acquisition) bool { return !a.Lock.HasToken() })
 		for _, f := range check.Tokens(fenced, func(a *history.Acquisition) check.Grant {
-			return check.Grant{Token: a.Token, Asked: a.Asked, Granted: a.Granted}
+			asked := a.Asked
+			if a.Granted < a.End() {
+				asked = a.Granted
+			}
+			return check.Grant{Token: a.Token, Asked: asked, Granted: a.Granted}
 		}) {
 			a, b := f.Later, f.Earlier
 			switch f.Fault {
@@ -193,7 +204,7 @@ func (v *Verdict) wrongTokens(locks map[string][]*history.Acquisition) {
 			case check.Repeated:
 				v.found(fencing, key, a.Granted, "%v and %v both have the token %d", b, a, a.Token)
 			case check.Fallen:
-				v.found(fencing, key, a.Granted, "%v was asked for %s after %v had been granted, and has the token %d, which is %d below",
+				v.found(fencing, key, a.Granted, "%v is %s later than %v, and has the token %d, which is %d below",
 					a, ms(int64(f.After)), b, a.Token, b.Token-a.Token)
 			}
 		}

@@ -14,15 +14,13 @@ import (
 type Verdict struct {
 	Violations []Violation
 
-	Granted   int
-	Of        map[history.Lock]int // granted, by kind of lock
-	Seen      map[string]int       // what became of them, in words for the report
-	Failed    map[string]int       // acquisitions in vain, by reason; unknown: the client was killed
-	Accepted  int                  // writes
-	Refused   int                  // stale writes, that fencing kept out
-	Faults    map[string]int       // by kind
-	Windows   int                  // that porcupine looked at
-	Undecided int                  // and could not decide in time
+	Granted  int
+	Of       map[history.Lock]int // granted, by kind of lock
+	Seen     map[string]int       // what became of them, in words for the report
+	Failed   map[string]int       // acquisitions in vain, by reason; unknown: the client was killed
+	Accepted int                  // writes
+	Refused  int                  // stale writes, that fencing kept out
+	Faults   map[string]int       // by kind
 
 	Clients map[string]bool // what programs say they are
 	Notice  time.Duration   // the longest that a holder worked on after another was granted its lock
