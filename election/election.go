@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -64,8 +65,9 @@ func (e *Election) Run(ctx context.Context, id string, lead func(ctx context.Con
 		return fmt.Errorf("election: %q: the function is nil", e.name)
 	}
 	opts := append(slices.Clone(e.opts), redlock.Fenced(), redlock.Owner(id), redlock.Exclusive())
+	campaign := context.WithValue(ctx, protocol.Campaign{}, true)
 	for tries := 0; ctx.Err() == nil; {
-		lock, err := e.locker.Acquire(ctx, e.name, opts...)
+		lock, err := e.locker.Acquire(campaign, e.name, opts...)
 		var vote *redlock.QuorumError
 		switch {
 		case err == nil:

@@ -94,7 +94,8 @@ var fields = strings.Fields(`accessModes activeDeadlineSeconds affinity allowPri
 	runAsUser schedule seccompProfile secret secretGenerator secretKeyRef securityContext selector serviceName sources spec
 	startingDeadlineSeconds startupProbe successThreshold successfulJobsHistoryLimit targetPort tcpSocket template
 	terminationGracePeriodSeconds timeoutSeconds topologyKey type updateStrategy value valueFrom volumeClaimTemplates
-	volumeMounts volumes weight app medium sizeLimit cpu memory storage redlock-client`)
+	volumeMounts volumes weight app medium sizeLimit cpu memory storage redlock-client
+	annotations prometheus.io/scrape prometheus.io/port`)
 
 // documents returns those of a file by kind and name. There is no kubectl to look at them.
 func documents(t *testing.T, file string) map[string]any {
@@ -171,6 +172,7 @@ func TestTheManifestFitsTogether(t *testing.T) {
 	socket, _ := strings.CutPrefix(flag("listen"), "unix:")
 
 	assert.Equal(t, ":"+text(c, "ports.0.containerPort"), flag("probes"))
+	assert.Equal(t, map[string]any{"prometheus.io/scrape": "true", "prometheus.io/port": text(c, "ports.0.containerPort")}, at(d, "spec.template.metadata.annotations"))
 	assert.Equal(t, "0660", flag("socket-mode"), "the program has another user")
 	assert.Equal(t, "$("+text(c, "env.1.name")+")", flag("candidate"))
 	assert.GreaterOrEqual(t, time.Duration(number(t, pod, "terminationGracePeriodSeconds"))*time.Second, grace+10*time.Second, "redlock ends behind the program")

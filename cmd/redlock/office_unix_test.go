@@ -4,7 +4,9 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"regexp"
 	"syscall"
@@ -75,4 +77,41 @@ func TestServeCampaigns(t *testing.T) {
 	assert.Positive(t, said.ValidFor)
 	b.signal(t, syscall.SIGTERM)
 	assert.Zero(t, b.code(t), b.stderr.String())
+}
+
+// metricNames are the names of metrics in a page, a rule or a dashboard.
+var metricNames = regexp.MustCompile(`\b(redlock_[a-z_]+|process_[a-z]+_fds)\b`)
+
+// TestServeExportsTheMetricsOfAlerts, of the dashboard and of the pages, also at --probes.
+func TestServeExportsTheMetricsOfAlerts(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, fleet.Embedded, 3)
+	c := campaign(t, f, "a")
+	eventually(t, "it leads", func() bool { return c.probe("/leader") == http.StatusOK })
+	c.take("secret")
+	tr.NoError(t, f.Kill(t.Context(), 2))
+	c.take("other")
+	answer, err := http.Get("http://" + c.probes + "/metrics")
+	tr.NoError(t, err)
+	defer answer.Body.Close()
+	probes, err := io.ReadAll(answer.Body)
+	tr.NoError(t, err)
+	for _, scraped := range []string{string(probes), c.ask("GET", "/metrics", "").body} {
+		assert.NotContains(t, scraped, "secret")
+		assert.Contains(t, scraped, "\nredlock_locks_held 3\n")
+		assert.Contains(t, scraped, "\nredlock_waiters 0\n")
+		exported := map[string]bool{}
+		for _, name := range metricNames.FindAllString(scraped, -1) { // a metric without a series is not in it
+			exported[name] = true
+		}
+		for _, path := range []string{"contrib/prometheus/alerts.yaml", "contrib/prometheus/dashboard.json", "docs/OPERATING.md", "docs/KUBERNETES.md", "docs/SERVE.md"} {
+			text, err := os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(path)))
+			tr.NoError(t, err)
+			names := metricNames.FindAllString(string(text), -1)
+			assert.True(t, len(names) > 0 || path == "docs/KUBERNETES.md", path)
+			for _, name := range names {
+				assert.True(t, exported[name], "%s has %s", path, name)
+			}
+		}
+	}
 }

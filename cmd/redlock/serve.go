@@ -23,6 +23,7 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
 
+	"github.com/redquorum/redquorum/internal/measure"
 	"github.com/redquorum/redquorum/internal/plain"
 	"github.com/redquorum/redquorum/internal/reread"
 	"github.com/redquorum/redquorum/internal/rights"
@@ -104,7 +105,7 @@ func newServe() *cobra.Command {
 	f.BoolVar(&s.page, "ui", false, "serve a page to look at, at /ui")
 	f.StringVar(&s.office, "office", "", "campaign for the office `NAME`; GET /leader says whether we lead")
 	f.StringVar(&s.candidate, "candidate", "", "our `ID` for those who look who leads; at most 128 bytes (default: the name of the machine)")
-	f.StringVar(&s.probesAt, "probes", "", "`HOST:PORT` to answer /healthz, /readyz and /leader at, with a status only")
+	f.StringVar(&s.probesAt, "probes", "", "`HOST:PORT` to answer /healthz, /readyz and /leader at, with a status only, and /metrics")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := s.check(); err != nil {
 			return err
@@ -167,9 +168,10 @@ func (s *serveCommand) run(ctx context.Context) error {
 	host, _ := os.Hostname()
 	config := serve.Config{
 		Office: s.office, Candidate: cmp.Or(s.candidate, host, "unknown"), TTL: s.ttl, Limits: serve.Limits{Sessions: s.maxSessions, Leases: s.maxLeases}, Rights: d.rights, IsLoopback: d.isLoopback, Hosts: s.hosts,
+		Metrics: measure.NewExporter(), Files: func() (open, most int) { return openFiles(), descriptors() },
 		Log: func(text string) { fmt.Fprintf(s.stderr, "redlock: %s\n", plain.OneLine(text)) },
 	}
-	opts := []redlock.LockerOption{redlock.TTL(s.ttl)}
+	opts := []redlock.LockerOption{redlock.TTL(s.ttl), redlock.Observe(config.Metrics)}
 	if s.page {
 		surveyor := &surveyor{servers: s.servers, sets: sets}
 		config.Page = &serve.Page{Look: surveyor.look}

@@ -3,13 +3,16 @@
 //	metrics, err := redlockprom.New(prometheus.DefaultRegisterer)
 //	locker, err := redlock.New(nodes, redlock.Observe(metrics))
 //
+// redlock serve exports the same at /metrics, without this package.
+//
 // # Metrics
 //
 //	redlock_acquisitions_total{outcome}      calls of TryAcquire, Acquire and Do, by how they ended
 //	redlock_wait_seconds                     from such a call to its lock (histogram)
 //	redlock_hold_seconds                     from there to the end of the lock (histogram)
 //	redlock_locks_held                       by this process, now (gauge)
-//	redlock_waiters                          acquisitions under way in this process, now (gauge)
+//	redlock_waiters                          acquisitions under way in this process, now, without candidates
+//	                                         of elections (gauge)
 //	redlock_locks_lost_total                 locks that were lost before they were released
 //	redlock_extensions_total                 extensions and renewals that succeeded
 //	redlock_releases_total{outcome}          releases, by how they ended

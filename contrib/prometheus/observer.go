@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -62,25 +61,20 @@ type meters struct {
 }
 
 func newMeters() *meters {
-	const namespace = "redlock"
 	all := &meters{series: map[*measure.Metric]func(...string) func(float64){}}
 	for _, m := range measure.Metrics {
-		name := strings.ReplaceAll(strings.TrimSuffix(m.Name, ".duration"), ".", "_")
-		var labels []string
-		for _, label := range m.Labels {
-			labels = append(labels, strings.Replace(label, "fault", "kind", 1))
-		}
+		name, labels := m.Prometheus()
 		var c prometheus.Collector
 		var series func(...string) func(float64)
 		switch {
 		case m.Buckets != nil:
-			h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name + "_seconds", Help: m.Help, Buckets: m.Buckets}, labels)
+			h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: m.Help, Buckets: m.Buckets}, labels)
 			c, series = h, func(values ...string) func(float64) { return h.WithLabelValues(values...).Observe }
 		case m.Level:
-			g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: m.Help}, labels)
+			g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: m.Help}, labels)
 			c, series = g, func(values ...string) func(float64) { return g.WithLabelValues(values...).Add }
 		default:
-			n := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name + "_total", Help: m.Help}, labels)
+			n := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: m.Help}, labels)
 			c, series = n, func(values ...string) func(float64) { return n.WithLabelValues(values...).Add }
 		}
 		// What has not happened yet is zero, not missing: a rate needs to see the first one.

@@ -3,6 +3,7 @@ package redlockprom_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -236,4 +239,48 @@ func TestMetricsAreRegisteredOnce(t *testing.T) {
 	assert.NoError(t, err)
 	_, err = redlockprom.New(nil)
 	assert.ErrorContains(t, err, "redlockprom: the Registerer is nil")
+}
+
+// TestServeExportsTheSameMetrics: redlock serve has no Prometheus client, and writes the text itself.
+func TestServeExportsTheSameMetrics(t *testing.T) {
+	simulate(t, func(t *testing.T, r *rig) {
+		serves := measure.NewExporter()
+		l := r.locker(t, redlock.Observe(r.metrics), redlock.Observe(serves))
+		lock, err := l.Acquire(t.Context(), "x", redlock.Fenced())
+		require.NoError(t, err)
+		require.NoError(t, lock.Extend(t.Context()))
+		go l.Acquire(t.Context(), "x")
+		time.Sleep(time.Second)
+		compare := func() {
+			t.Helper()
+			want, err := r.registry.Gather()
+			require.NoError(t, err)
+			var text, wanted strings.Builder
+			_, err = serves.WriteTo(&text)
+			require.NoError(t, err)
+			parser := expfmt.NewTextParser(model.UTF8Validation)
+			got, err := parser.TextToMetricFamilies(strings.NewReader(text.String()))
+			require.NoError(t, err)
+			text.Reset()
+			for _, f := range want {
+				expfmt.MetricFamilyToText(&wanted, f)
+				f := got[f.GetName()]
+				require.NotNil(t, f)
+				for _, m := range f.GetMetric() { // their order is of no interest
+					slices.SortFunc(m.GetLabel(), func(a, b *dto.LabelPair) int { return strings.Compare(a.GetName(), b.GetName()) })
+				}
+				expfmt.MetricFamilyToText(&text, f)
+			}
+			assert.Equal(t, wanted.String(), text.String())
+			assert.Len(t, got, len(want))
+		}
+		compare()
+		require.NoError(t, lock.Release(t.Context()))
+		r.world.Servers()[0].Crash()
+		r.world.Servers()[1].Crash()
+		_, err = l.TryAcquire(t.Context(), "z")
+		require.ErrorIs(t, err, redlock.ErrNoQuorum)
+		time.Sleep(time.Second)
+		compare()
+	})
 }

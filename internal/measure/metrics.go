@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -26,7 +27,7 @@ var (
 	wait       = &Metric{Name: "wait.duration", Unit: "s", Help: "Time from the call to its lock.", Buckets: waitBuckets}
 	hold       = &Metric{Name: "hold.duration", Unit: "s", Help: "Time from getting a lock to its release or loss.", Buckets: holdBuckets}
 	held       = &Metric{Name: "locks.held", Unit: "{lock}", Help: "Locks held by this process.", Level: true}
-	waiters    = &Metric{Name: "waiters", Unit: "{acquisition}", Help: "Acquisitions of this process under way.", Level: true}
+	waiters    = &Metric{Name: "waiters", Unit: "{acquisition}", Help: "Acquisitions of this process under way, without candidates of elections.", Level: true}
 	lost       = &Metric{Name: "locks.lost", Unit: "{lock}", Help: "Locks that were lost before they were released."}
 	extensions = &Metric{Name: "extensions", Unit: "{extension}", Help: "Extensions and renewals that succeeded."}
 	releases   = &Metric{
@@ -60,8 +61,12 @@ type Meter interface {
 // Start was not called, by a wrapper around the observer, is not subtracted.
 type waiting struct{ by Meter }
 
-// Start counts an acquisition that begins, as redlock.Tracer does.
+// Start counts an acquisition that begins, as redlock.Tracer does. A candidate of an election is not counted as a
+// waiter, because it waits for as long as another leads: an alert on waiters that get no lock would never end.
 func Start(ctx context.Context, m Meter) context.Context {
+	if ctx.Value(protocol.Campaign{}) != nil {
+		return ctx
+	}
 	m.Add(ctx, waiters, 1)
 	return context.WithValue(ctx, waiting{m}, true)
 }

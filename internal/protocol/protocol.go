@@ -38,6 +38,10 @@ type Node interface {
 	Close() error
 }
 
+// Campaign is the key of a context value that marks the acquisitions of an election's candidates. They wait for as long
+// as another leads, so metrics do not count them as waiters.
+type Campaign struct{}
+
 // A Watchable is a Node that can hint when a key changes: so waiters need not poll for the
 // moment when a lock may be free, and a holder learns at once that its lock may be lost.
 type Watchable interface {

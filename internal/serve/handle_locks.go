@@ -122,8 +122,10 @@ func (s *Server) take(r *request, of *session, a *attempt) (*lease, error) {
 	l, err := s.keep(r, of, a, lock)
 	if err != nil {
 		lock.Release(context.WithoutCancel(ctx))
+		return nil, err
 	}
-	return l, err
+	s.granted(r.client.Label)
+	return l, nil
 }
 
 // keep makes a lease of a lock that was granted, or returns why the client cannot have it any more.

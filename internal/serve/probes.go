@@ -9,8 +9,8 @@ import (
 )
 
 // Probes returns the handler of a port that anyone may reach, for what cannot use the socket: the kubelet,
-// load balancers. It answers GET /healthz, /readyz and /leader, with a status and nothing that helps to
-// act for a client. Nobody waits there, and no answer to it makes a term last longer.
+// load balancers, Prometheus. It answers GET /healthz, /readyz and /leader with a status, and GET /metrics, with nothing
+// that helps to act for a client. Nobody waits there, and no answer to it makes a term last longer.
 func (s *Server) Probes() http.Handler {
 	mux := http.NewServeMux()
 	handle := func(pattern string, isGood func() bool) {
@@ -23,6 +23,7 @@ func (s *Server) Probes() http.Handler {
 	}
 	handle("GET /healthz", func() bool { return true })
 	handle("GET /readyz", s.isReady)
+	mux.HandleFunc("GET /metrics", s.probeMetrics)
 	if s.office != nil {
 		handle("GET /leader", s.office.leads)
 	}

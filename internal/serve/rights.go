@@ -2,11 +2,8 @@ package serve
 
 import (
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/redquorum/redquorum/internal/rights"
 )
@@ -95,59 +92,4 @@ var verbs = map[rights.Right]string{rights.Look: "look at", rights.Lock: "lock"}
 // text in it, which no pattern is for.
 func (e *Event) isFor(c *rights.Client) bool {
 	return e.Lock == "" || c.MayAll(rights.Look) || c.May(rights.Look, e.Lock) && !strings.Contains(e.Lock, ", ")
-}
-
-// Refusals are the refused requests of a client.
-type refusals struct {
-	count int64
-	told  time.Time // when the log had one
-}
-
-// toldEvery is how often the log has a refusal of the same client.
-const toldEvery = time.Minute
-
-// refused counts a refusal by the label of the client, which is empty for one that is not known, and logs it.
-func (s *Server) refused(label, text string) {
-	s.refusing.Lock()
-	of := s.refusals[label]
-	of.count++
-	isTold := time.Since(of.told) < toldEvery
-	if !isTold {
-		of.told = time.Now()
-	}
-	s.refusals[label] = of
-	s.refusing.Unlock()
-	if !isTold {
-		s.config.Log("refused: " + text)
-	}
-}
-
-// showMetrics answers GET /metrics, in the text format of Prometheus. Refusals of other clients are for those who
-// may look at all names.
-func (s *Server) showMetrics(w http.ResponseWriter, r *request) error {
-	var text strings.Builder
-	gauge := func(name string, n int) {
-		fmt.Fprintf(&text, "# TYPE redlock_serve_%[1]s gauge\nredlock_serve_%[1]s %[2]d\n", name, n)
-	}
-	s.table.mu.Lock()
-	gauge("sessions", len(s.table.sessions))
-	gauge("leases", len(s.table.leases))
-	s.table.mu.Unlock()
-	if s.config.Connections != nil {
-		gauge("connections", s.config.Connections())
-	}
-	wrong := 0
-	if of := s.config.Rights; of != nil && of.Wrong() != nil {
-		wrong = 1
-	}
-	gauge("rights_wrong", wrong)
-	text.WriteString("# TYPE redlock_serve_refused_total counter\n")
-	s.refusing.Lock()
-	for _, label := range slices.Sorted(maps.Keys(s.refusals)) {
-		if label == r.client.Label || r.client.MayAll(rights.Look) {
-			fmt.Fprintf(&text, "redlock_serve_refused_total{client=%q} %d\n", label, s.refusals[label].count)
-		}
-	}
-	s.refusing.Unlock()
-	return fixed("text/plain; version=0.0.4; charset=utf-8", []byte(text.String()))(w, r)
 }

@@ -218,9 +218,14 @@ func TestRightsAreThoseOfTheMoment(t *testing.T) {
 		f.wrong = errors.New("line 3")
 		f.change(0, func(c *rights.Client) { c.Look = []string{"**"} })
 		counts := billing.ask("GET", "/metrics", "").body
-		for _, want := range []string{`_rights_wrong 1`, `_sessions 1`, `_leases 1`, `_refused_total{client="payroll"} 2`, `_refused_total{client=""} 1`} {
+		for _, want := range []string{`_rights_wrong 1`, `_sessions 1`, `_leases 1`, `_grants_total{client="billing"} 1`, `_refused_total{client="payroll"} 2`, `_refused_total{client=""} 1`} {
 			assert.Contains(t, counts, "\nredlock_serve"+want+"\n")
 		}
+		w := httptest.NewRecorder()
+		billing.server.(*Server).Probes().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+		assert.Contains(t, w.Body.String(), "\nredlock_serve_grants_total 1\n")
+		assert.Contains(t, w.Body.String(), "\nredlock_serve_refused_total 3\n")
+		assert.NotContains(t, w.Body.String(), "client=", "anybody may look")
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/measure"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -15,13 +16,15 @@ import (
 type Config struct {
 	TTL         time.Duration // of locks and sessions whose clients do not say
 	Limits      Limits
-	Rights      Rights       // of clients; nil: anybody may do all
-	Log         func(string) // what an operator should know; nil for nobody
-	Connections func() int   // how many clients are connected; nil: not known
-	Hosts       []string     // names by which it may be reached as by localhost
-	IsLoopback  bool         // it listens to this machine only, and refuses what web pages send to it
-	Page        *Page        // at /ui, and what it shows at /v1/survey; nil for none
-	Resumes     bool         // Resume is called: until it has returned, requests for sessions wait, and others get 503
+	Rights      Rights                  // of clients; nil: anybody may do all
+	Log         func(string)            // what an operator should know; nil for nobody
+	Connections func() int              // how many clients are connected; nil: not known
+	Files       func() (open, most int) // how many files the process has and may have open; 0: not known
+	Metrics     *measure.Exporter       // observes the Locker, for /metrics; nil for none
+	Hosts       []string                // names by which it may be reached as by localhost
+	IsLoopback  bool                    // it listens to this machine only, and refuses what web pages send to it
+	Page        *Page                   // at /ui, and what it shows at /v1/survey; nil for none
+	Resumes     bool                    // Resume is called: until it has returned, requests for sessions wait, and others get 503
 
 	Office    string // for which the server campaigns; empty for none
 	Candidate string // who it is there, for people
@@ -36,8 +39,8 @@ type Server struct {
 	office *office // nil without Config.Office
 	ready  readiness
 
-	refusing sync.Mutex
-	refusals map[string]refusals // by the labels of clients; guarded by refusing
+	counting sync.Mutex
+	counts   map[string]counts // by the labels of clients; guarded by counting
 
 	waiting context.Context // of those who wait for a lock; ends when the server does
 	end     context.CancelFunc
@@ -55,7 +58,7 @@ func New(locker *redlock.Locker, c Config) *Server {
 	c.Limits.Sessions = cmp.Or(c.Limits.Sessions, 10_000)
 	c.Limits.Leases = cmp.Or(c.Limits.Leases, 1_000)
 	c.Limits.Total = cmp.Or(c.Limits.Total, 100_000)
-	s := &Server{locker: locker, config: c, table: newTable(c.Limits), refusals: map[string]refusals{}}
+	s := &Server{locker: locker, config: c, table: newTable(c.Limits), counts: map[string]counts{}}
 	s.resumed = make(chan struct{})
 	if !c.Resumes {
 		close(s.resumed)
