@@ -297,9 +297,9 @@ func Fenced() Option {
 // over, and if a waiter is silent for a second, others can come first. So can callers without Fair,
 // and TryAcquire. Exclusion does not depend on the queue.
 //
-// It costs a round trip to one node before each acquisition, and locks are not handed over within a
-// process. So short locks with many waiters are much slower. It has no effect on readers (Shared),
-// and is an error with Permits.
+// It costs a round trip to one node before each acquisition, and a lock is handed over within a
+// process only as far as no waiter of another came earlier. So short locks with waiters of many
+// processes are slower. It has no effect on readers (Shared), and is an error with Permits.
 func Fair() Option {
 	return Option{apply: func(s *settings) error { s.fair = true; return nil }}
 }

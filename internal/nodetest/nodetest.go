@@ -105,8 +105,9 @@ type want struct {
 	free    []int         // slots
 	life    time.Duration // what the epoch record that was read has left, or slack less
 	epoch   *protocol.Epoch
-	owner   string // of the value that is there, where the node tells it
-	others  int    // tickets in a queue
+	owner   string        // of the value that is there, where the node tells it
+	others  int           // tickets in a queue
+	next    time.Duration // how long the next of them has waited
 }
 
 func (r row) run(t *testing.T, node protocol.Node, poke Poker) {
@@ -179,6 +180,9 @@ func (w want) check(t *testing.T, i int, got protocol.Reply) {
 	assert.Equal(t, w.value, got.Value, "step %d: value", i)
 	assert.Equal(t, w.owner, got.Owner, "step %d: owner", i)
 	assert.Equal(t, w.others, got.Others, "step %d: other tickets", i)
+	if w.next > 0 {
+		near(t, i, "how long the next has waited", w.next+slack, got.Next)
+	}
 	if w.outcome == protocol.Failed || w.outcome == protocol.Unknown {
 		assert.ErrorIs(t, got.Err, w.err, "step %d: a failure says why", i)
 		if w.err == protocol.ErrCounter {

@@ -252,6 +252,8 @@ func (s *step) set(name, word string) {
 		r.Ticket.Waited = duration(word)
 	case "life":
 		r.Ticket.Life = duration(word)
+	case "replaces":
+		r.Ticket.Replaces = word
 	case "overtaking": // the ticket that leaves takes the first along
 		r.Ticket.Overtakes = true
 	case "old":
@@ -289,6 +291,8 @@ func (w *want) set(name, word string) {
 		w.floor = number(word)
 	case "others":
 		w.others = int(number(word))
+	case "next":
+		w.next = duration(word)
 	case "owner":
 		w.owner = word
 	case "life":

@@ -241,6 +241,8 @@ type Ticket struct {
 	Life   time.Duration
 	Leave  bool // give the place back; with no ID only Reply.Others is wanted
 
+	Replaces string // another ticket of the same waiter, which is given back in the same step; empty: none
+
 	// Overtakes, with Leave, drops the first as well, which has left the lock lie. If that is alive
 	// it takes its old place when it is seen again.
 	Overtakes bool
@@ -323,6 +325,7 @@ type Reply struct {
 	// Others is set in a reply to an OpQueue: how many tickets are before this one, and if it is the
 	// first or has left, how many others there are.
 	Others int
+	Next   time.Duration // OpQueue, granted: how long the next ticket has waited; zero: there is none
 }
 
 // A PermanentError is why a node fails a request, and would fail it again: no patience helps against it.

@@ -268,9 +268,10 @@ func (s *store) stand(req *protocol.Request) protocol.Reply {
 	mine, now := req.Ticket, s.unix().Truncate(time.Microsecond)
 	tickets, first, isNew := slices.Clone(e.tickets), firstOf(e.tickets), false
 	isMine := func(t ticket) bool { return t.id == mine.ID }
-	if mine.Leave {
-		tickets = slices.DeleteFunc(tickets, func(t ticket) bool { return isMine(t) || mine.Overtakes && t.id == first })
-	} else {
+	tickets = slices.DeleteFunc(tickets, func(t ticket) bool {
+		return t.id == mine.Replaces || mine.Leave && isMine(t) || mine.Overtakes && t.id == first
+	})
+	if !mine.Leave {
 		i := slices.IndexFunc(tickets, isMine)
 		if isNew = i < 0; isNew {
 			i = len(tickets)
@@ -293,7 +294,7 @@ func (s *store) stand(req *protocol.Request) protocol.Reply {
 		switch now := firstOf(tickets); {
 		case now != mine.ID && now != first: // those before it have gone
 			call(now)
-		case now == mine.ID && isNew && first != "": // an older one has come back
+		case now == mine.ID && isNew && first != "" && first != mine.Replaces: // an older one has come back
 			call(first)
 		}
 	}
@@ -301,8 +302,10 @@ func (s *store) stand(req *protocol.Request) protocol.Reply {
 	switch {
 	case ahead < 0:
 		return protocol.Reply{Outcome: protocol.Granted, Others: len(tickets)}
+	case ahead == 0 && len(tickets) == 1:
+		return protocol.Reply{Outcome: protocol.Granted}
 	case ahead == 0:
-		return protocol.Reply{Outcome: protocol.Granted, Others: len(tickets) - 1}
+		return protocol.Reply{Outcome: protocol.Granted, Others: len(tickets) - 1, Next: max(time.Microsecond, now-tickets[1].arrived)}
 	}
 	return protocol.Reply{Outcome: protocol.Refused, Others: ahead}
 }

@@ -72,7 +72,7 @@ var (
 	releaseScript = newScript(1, 1, "release")
 	inspectScript = newScript(1, 0, "inspect")
 
-	queueScript  = newScript(2, 4, "queue")
+	queueScript  = newScript(2, 5, "queue")
 	markScript   = newScript(1, 2, "mark")
 	recordScript = newScript(1, 4, "record")
 	slotsScript  = newKeysScript("slots")
@@ -214,7 +214,7 @@ func encodeQueue(p Packet, r *protocol.Request) Packet {
 	}
 	waited := strconv.FormatFloat(float64(r.Ticket.Waited.Microseconds())/1000, 'f', -1, 64)
 	return p.Text(r.Key).Text(keys.Seen(r.Key)).Text(r.Ticket.ID).Text(waited).
-		Number(r.Ticket.Life.Milliseconds()).Number(leave)
+		Number(r.Ticket.Life.Milliseconds()).Number(leave).Text(r.Ticket.Replaces)
 }
 
 func decodeQueue(answer any) (protocol.Reply, error) {
@@ -223,6 +223,13 @@ func decodeQueue(answer any) (protocol.Reply, error) {
 	}
 	if before, ok := refusal(answer); ok && before > 0 {
 		return protocol.Reply{Outcome: protocol.Refused, Others: int(before)}, nil
+	}
+	if list, ok := answer.([]any); ok && len(list) == 2 {
+		behind, ok := list[0].(int64)
+		us, ok2 := list[1].(int64)
+		if ok && ok2 && behind > 0 && us > 0 {
+			return protocol.Reply{Outcome: protocol.Granted, Others: int(behind), Next: time.Duration(us) * time.Microsecond}, nil
+		}
 	}
 	return unexpected(answer)
 }

@@ -58,6 +58,7 @@ type Answer struct {
 	Owner   string
 	After   time.Duration // from the start of the request
 	Others  int           // waiters, in an answer about the order
+	Next    time.Duration // how long the next of the order has waited, if this process is the first; zero: there is none
 	Readers bool          // the key has readers, in the answer to a writer's release
 }
 
@@ -115,7 +116,7 @@ func (b *Ballot) count(node int, r *protocol.Reply) bool {
 		}
 		return true
 	}
-	b.answers = append(b.answers, Answer{Node: node, Outcome: r.Outcome, Err: r.Err, TTL: r.TTL, Owner: r.Owner, Others: r.Others, Readers: r.Readers})
+	b.answers = append(b.answers, Answer{Node: node, Outcome: r.Outcome, Err: r.Err, TTL: r.TTL, Owner: r.Owner, Others: r.Others, Next: r.Next, Readers: r.Readers})
 	return true
 }
 

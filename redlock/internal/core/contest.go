@@ -72,7 +72,7 @@ func (c *contest) wait(p phase, t clock.Instant) { c.phase, c.until = p, t }
 func (k *Key) vote(now clock.Instant) {
 	c, t := k.contest, k.wanting(nil).Terms
 	k.tellLost()
-	c.claim = &Claim{Terms: t, Value: k.Group.NewValue(t.Owner)}
+	c.claim = &Claim{Terms: t, Value: k.Group.NewValue(t.Owner), horizon: c.place.horizon}
 	if t.Shared {
 		k.withdraw(now)
 		c.claim.readers = newReaders(k.Name)
@@ -129,7 +129,14 @@ func (k *Key) won(now clock.Instant) {
 	}
 	b.decided = true
 	k.tellVoted(b, nil)
-	rivals := c.rivals()
+	rivals, last := c.rivals(), c.place
+	isFollowed := who.isFair() && len(k.line) > 1 && k.line[1].isFair()
+	if isFollowed { // the next caller takes the place over
+		c.place.at = 0
+	}
+	if who.isFair() { // it has waited among all
+		k.Turn.from = 0
+	}
 	if rivals > 0 {
 		k.remember().met = now
 	}
@@ -153,6 +160,11 @@ func (k *Key) won(now clock.Instant) {
 		} else {
 			k.refuse(try, k.heldHere(try, now))
 		}
+	}
+	if isFollowed {
+		k.beginContest(k.line[0].Terms)
+		k.contest.place = place{id: last.id, since: last.since, at: last.at, bad: last.bad}
+		k.ask(now)
 	}
 }
 
@@ -295,7 +307,7 @@ func (k *Key) judge(now clock.Instant) {
 		if c.look.told && !c.vote.with(protocol.Refused).Has(c.look.node) {
 			c.look.wrong.Add(c.look.node)
 		}
-		k.lineUp(now)
+		k.ask(now)
 	default:
 		d := k.Group.Delay(c.tries-1, f)
 		if c.place.id != "" { // a place must be asked for again before its ticket is dropped

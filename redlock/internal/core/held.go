@@ -23,6 +23,7 @@ type Claim struct {
 	hold    *Hold
 	until   clock.Instant // the deadline that the votes make
 	turn    clock.Instant // when the turn of this process began
+	horizon clock.Instant // a Fair caller that came until then came before those of other processes; see place
 	renewAt clock.Instant
 	renewal *Ballot // under way, or nil
 	proof   int64   // the ballot that until counts from

@@ -61,16 +61,21 @@
 //	none    | N V O | N O | N V O | N | N V O | N V O | N
 //	voting  | V | N V | N V U O R | V | - | N V U O R | N
 //	undoing | U | N U | N V U O R | U | - | N V U O R | N
-//	ordered | V O | N V O | N V O R | V O | V O | V O | N
+//	ordered | V O | N V O | N V O R | V O | N V O | V O | N
 //	resting | V R | N R | R | R | - | V O R | N
 //
 // # Fair callers
 //
 // They are served in the order in which those of all processes came. Each lines up before its first vote, and
-// its place counts from its own arrival. It keeps its place while it votes, does not overtake, and gets no
-// claim that is handed over. The next of the line lines up while the claim of the last lives. So another
-// process, whose caller came later, finds it in the order at each moment. This costs a third of the shortest
-// turns. Readers and callers that try are not served in order, and can get before others.
+// its place counts from its own arrival. It keeps its place while it votes, and does not overtake. The next of
+// the line takes the place over, in one step at the node, while the claim lives. So another process, whose
+// caller came later, finds it in the order at each moment, or one that came before it.
+//
+// With each place the node tells how long the next of another process has waited. Who came before that, or if
+// there is none before the question was sent, would have got its place before it as well: this is the horizon
+// of the claim, which is handed over that far. If there is no answer yet, or another process comes first, the
+// claim is given back. A node that keeps the order in place of another gives no horizon, because not all may
+// have moved there. Readers and callers that try are not served in order, and can get before others.
 //
 // # Callers that only try
 //

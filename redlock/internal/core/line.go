@@ -117,15 +117,15 @@ func (k *Key) next(now clock.Instant) {
 		if len(k.tries) == 0 && k.Turn.isOver(now) {
 			p := k.remember()
 			p.pace, k.Turn.from = max(p.pace, k.Turn.cost), 0
-			k.lineUp(now)
+			k.ask(now)
 			return
 		}
 		k.compete(now)
 	case k.contest == nil || k.contest.phase != ordered:
 	case k.claim != nil && !w.isFair():
 		k.endContest(now)
-	case w.isFair() && w.arrived != k.contest.place.since: // the caller whose place it is has left
-		k.lineUp(now)
+	case w.isFair() && w.arrived != k.contest.place.since && (k.claim == nil || k.contest.place.standing != unknown || w.arrived > k.claim.horizon):
+		k.ask(now) // the caller whose place it is has left, or has got the claim
 	case k.claim == nil:
 		k.follow(now)
 	}
@@ -134,7 +134,7 @@ func (k *Key) next(now clock.Instant) {
 // compete has the contest vote. A Fair caller lines up before that.
 func (k *Key) compete(now clock.Instant) {
 	if k.wanting(nil).isFair() {
-		k.lineUp(now)
+		k.ask(now)
 	} else {
 		k.vote(now)
 	}
@@ -331,15 +331,13 @@ func (k *Key) canHandOver(c *Claim, now clock.Instant) bool {
 // has not asked for that.
 func (k *Key) couldHandOver(c *Claim, now clock.Instant) bool {
 	mayLast := c.trouble != nil && c.trouble.longest > c.Terms.TTL
-	return len(k.line) > 0 && !mayLast && c.passesTo(k.line[0].Terms) && now.Sub(c.turn) < k.Turn.limit() && c.until.Sub(now) >= c.Terms.TTL/2
+	return len(k.line) > 0 && !mayLast && c.passesTo(k.line[0]) && now.Sub(c.turn) < k.Turn.limit() && c.until.Sub(now) >= c.Terms.TTL/2
 }
 
-// passesTo reports whether the claim can be handed over to a caller with terms t. The value must be unknown
-// outside of this process, where it frees the claim of whoever has it. A Fair one could come before
-// others that have waited for longer. It lines up while the claim is held, so it has the key a round trip after
-// the release.
-func (c *Claim) passesTo(t *Terms) bool {
-	return !c.told && c.Terms.Adopts == "" && t.Renew && !t.Fair && c.suits(t)
+// passesTo reports whether the claim can be handed over to a caller. The value must be unknown outside of this
+// process, where it frees the claim of whoever has it. A Fair caller must have come before those of other processes.
+func (c *Claim) passesTo(w *Caller) bool {
+	return !c.told && c.Terms.Adopts == "" && w.Terms.Renew && c.suits(w.Terms) && (!w.Terms.Fair || w.arrived <= c.horizon)
 }
 
 // suits reports whether a caller with terms t would have asked for the same claim.

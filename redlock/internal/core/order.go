@@ -18,12 +18,13 @@ type place struct {
 	node     int           // that keeps the order
 	asked    *Ballot       // the last question; nil: there is no order
 	standing standing
-	others   int        // behind: how many are before it; first: how many are behind it
-	at       quorum.Set // nodes where it may have a ticket
-	bad      quorum.Set // nodes that keep no order
-	waited   bool       // the key was not free, or others were before it
-	called   bool       // a call has come since the last question
-	doubted  bool       // a hint may have been missed since the last question
+	others   int           // behind: how many are before it; first: how many are behind it
+	at       quorum.Set    // nodes where it may have a ticket
+	bad      quorum.Set    // nodes that keep no order
+	horizon  clock.Instant // first: a caller that came until then came before those of other processes; else zero
+	waited   bool          // the key was not free, or others were before it
+	called   bool          // a call has come since the last question
+	doubted  bool          // a hint may have been missed since the last question
 
 	overtakes bool // the vote takes a free lock that earlier places did not take
 }
@@ -70,43 +71,41 @@ const (
 // Home returns the node that keeps the order, if it is well.
 func (k *Key) Home() int { return k.draw(0) }
 
-// lineUp makes the contest wait in the order. It keeps its old place, if it has one. The place of a Fair caller
-// is its own, and counts from when it came.
-func (k *Key) lineUp(now clock.Instant) {
+// ask makes the contest wait in the order. It asks for its place and about the key, and has the node hint at both.
+// It keeps its old place, if it has one. The place of a Fair caller is its own, and counts from when it came.
+func (k *Key) ask(now clock.Instant) {
 	c, since := k.contest, now
 	w := k.wanting(nil)
 	if w.isFair() {
 		since = w.arrived
 	}
-	if c.place.id == "" || w.isFair() && c.place.since != since {
-		k.leaveOrder(now)
-		c.place.id, c.place.since, c.place.others = k.Group.NewValue(""), since, int(k.Turn.rivals)
-	}
-	if !c.look.listens {
-		c.look.listens = true
-		k.do(Effect{Kind: Listen})
-	}
-	k.ask(now)
-}
-
-// ask asks for the place and about the key, and has the node hint at both.
-func (k *Key) ask(now clock.Instant) {
-	c := k.contest
 	p := &c.place
-	near := p.standing == first || p.called || p.others < 2
-	p.standing, p.called, p.doubted, p.overtakes, p.asked = unknown, false, false, false, nil
-	c.look.asked, c.look.free, c.look.told, c.look.second, c.look.expires = nil, false, false, 0, 0
+	home, replaces := -1, ""
 	past := k.remember()
-	if past.pace > 0 && k.wanting(nil).isFair() { // else the pace is not known, and may be slower
-		past.pace = max(past.pace, fairPace)
-	}
-	c.wait(ordered, now.Add(k.answerLimit(c.timeout)))
-	home := -1
 	if now >= past.noOrder {
 		if home = k.drawOf(past.silent, p.bad); home < 0 {
 			past.noOrder, p.bad = now.Add(noOrderFor), 0
 		}
 	}
+	if p.id == "" || w.isFair() && p.since != since {
+		if home >= 0 && p.at.Has(home) {
+			replaces = p.id
+			p.at.Remove(home)
+		}
+		k.leaveOrder(now)
+		p.id, p.since, p.others = k.Group.NewValue(""), since, int(k.Turn.rivals)
+	}
+	if !c.look.listens {
+		c.look.listens = true
+		k.do(Effect{Kind: Listen})
+	}
+	near := p.standing == first || p.called || p.others < 2
+	p.standing, p.called, p.doubted, p.overtakes, p.asked, p.horizon = unknown, false, false, false, nil, 0
+	c.look.asked, c.look.free, c.look.told, c.look.second, c.look.expires = nil, false, false, 0, 0
+	if past.pace > 0 && w.isFair() { // else the pace is not known, and may be slower
+		past.pace = max(past.pace, fairPace)
+	}
+	c.wait(ordered, now.Add(k.answerLimit(c.timeout)))
 	if p.node = home; home < 0 {
 		p.standing, p.others = first, 0
 		c.until = now.Add(k.Group.Delay(c.tries, &Failure{}))
@@ -116,7 +115,7 @@ func (k *Key) ask(now clock.Instant) {
 	queue := keys.Queue.Of(k.Name)
 	k.query(k.ballot(toNothing, protocol.OpWatch, nil, now), keys.Call(queue, p.id), home) // first, so that no call is missed
 	p.asked = k.query(k.ballot(toLineUp, protocol.OpQueue, nil, now), queue, home)
-	p.asked.Req.Ticket = &protocol.Ticket{ID: p.id, Waited: now.Sub(p.since), Life: ticketLife}
+	p.asked.Req.Ticket = &protocol.Ticket{ID: p.id, Waited: now.Sub(p.since), Life: ticketLife, Replaces: replaces}
 	p.at.Add(home)
 	if near {
 		k.lookOut(now)
@@ -184,6 +183,12 @@ func (k *Key) placed(b *Ballot, a *Answer, now clock.Instant) {
 	}
 	if a.Others > 0 {
 		k.remember().met = now
+	}
+	if a.Outcome == protocol.Granted && a.Node == k.Home() {
+		p.horizon = max(p.since, b.Start.Add(-a.Next))
+	}
+	if k.claim != nil {
+		k.claim.horizon = p.horizon
 	}
 	switch a.Outcome {
 	case protocol.Granted:

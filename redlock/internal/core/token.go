@@ -68,7 +68,7 @@ func raisedBlock(since time.Duration) int64 { return min(max(1, since.Microsecon
 func (k *Key) propose(claim *Claim, vote *Ballot) {
 	p := k.Group.Propose()
 	t := &tokens{first: p.Token, size: 1, since: vote.Start}
-	if len(k.line) > 1 && claim.passesTo(k.line[1].Terms) {
+	if len(k.line) > 1 && claim.passesTo(k.line[1]) {
 		t.size = min(max(minBlock, 4*k.Turn.cost.Microseconds()), maxBlock)
 	}
 	isWanted := k.past != nil && k.past.met > 0 && vote.Start.Sub(k.past.met) < metStays

@@ -47,6 +47,7 @@ type relay struct {
 	*world
 	hold    time.Duration
 	once    bool                      // callers do not come again
+	think   time.Duration             // until a caller comes again, at most
 	since   map[*caller]time.Duration // when it began to wait
 	longest time.Duration             // wait
 	locks   int
@@ -123,8 +124,8 @@ func (r *relay) step() {
 				r.longest = max(r.longest, r.now-r.since[c])
 				delete(r.since, c)
 				c.acts = r.now + r.hold
-			case c.over && !waits && c.hold == nil && c.asks == nil && !r.once: // it has just given it back
-				sooner(r.now, func() { r.again(c) })
+			case c.acts == never && c.over && !waits && c.hold == nil && c.asks == nil && !r.once: // it has just given it back
+				c.acts = r.now + r.processes[0].group.Jitter(r.think)
 			}
 			sooner(c.acts, func() {
 				if c.hold == nil {

@@ -1,10 +1,11 @@
 -- Takes, keeps or gives back a place in a queue. KEYS are the queue, a sorted set of
 -- tickets by their arrival, and a hash with the time until which each ticket counts. ARGV are the
--- ticket, how long its owner has waited, its life, and 1 if the place is given back, or 2 if the
--- first is to lose its own as well. It answers the number of other tickets if the ticket is the first
--- or is gone, and otherwise a list with the number of tickets before it. All times are milliseconds
--- by the server's clock, and not whole ones: within one several may come, of which the last must not
--- get before those who have waited.
+-- ticket, how long its owner has waited, its life, 1 if the place is given back, or 2 if the first is
+-- to lose its own as well, and another ticket of the owner, which this one replaces. It answers the
+-- number of other tickets if the ticket is alone or is gone; if it is the first, a list with that
+-- number and how many microseconds the next has waited; and otherwise one with the number of tickets
+-- before it. All times are milliseconds by the server's clock, and not whole ones: within one several
+-- may come, of which the last must not get before those who have waited.
 --
 -- Arrival is computed once, when the ticket is first seen. Computed each time, it would follow the
 -- clocks' rates and the delays of messages, and neighbours would change places. Only tickets at
@@ -27,6 +28,7 @@ local function prolong(key) -- another ticket's longer life is not cut short
 end
 local function first() return call('ZRANGE', queue, 0, 0)[1] end
 local before = first()
+if ARGV[5] ~= '' then drop(ARGV[5]) end
 local function touch(ticket) call('SET', queue .. ':' .. ticket, '', 'PX', life) end
 local function callFirst() -- if another ticket has become the first
 	local now = first()
@@ -47,8 +49,10 @@ prolong(seen)
 while true do
 	local head = first()
 	if head == id then
-		if new and before then touch(before) end
-		return call('ZCARD', queue) - 1
+		if new and before and before ~= ARGV[5] then touch(before) end
+		local others = call('ZCARD', queue) - 1
+		if others == 0 then return 0 end
+		return {others, math.max(1, math.ceil((now - call('ZRANGE', queue, 1, 1, 'WITHSCORES')[2]) * 1000))}
 	end
 	if now < tonumber(call('HGET', seen, head) or 0) then
 		callFirst()

@@ -1,0 +1,135 @@
+package explore
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/redlock/internal/core"
+)
+
+// A crowd is Fair callers of some processes, each of which wants the key again and again.
+type crowd struct {
+	processes, callers int
+	plain              int // processes with one caller that is not Fair
+	hold, think        time.Duration
+	fenced             bool
+	leaves             bool // one in fifty steps a caller gives up
+	silent             bool // the node that keeps the order falls silent
+	locks              int  // a second, at least
+}
+
+// TestFairCallersOvertakeNobody: a caller is served before another process' caller that came earlier only if
+// messages to one node differ by as much.
+func TestFairCallersOvertakeNobody(t *testing.T) {
+	t.Parallel()
+	const hold, think = 100 * time.Microsecond, 20 * time.Millisecond
+	for _, c := range []crowd{
+		{processes: 1, callers: 16, locks: 11_000},
+		{processes: 1, callers: 16, plain: 1, locks: 5_500},
+		{processes: 1, callers: 16, fenced: true, locks: 8_500},
+		{processes: 2, callers: 8, locks: 4_500},
+		{processes: 2, callers: 8, plain: 2, hold: hold, locks: 2_300},
+		{processes: 2, callers: 24, hold: hold, think: think, locks: 1_000},
+		{processes: 2, callers: 24, hold: hold, think: think, leaves: true, locks: 900},
+		{processes: 4, callers: 1, locks: 650},
+		{processes: 4, callers: 4, locks: 2_400},
+		{processes: 4, callers: 4, fenced: true, locks: 2_100},
+		{processes: 4, callers: 12, hold: hold, think: think, locks: 700},
+		{processes: 4, callers: 12, hold: hold, think: think, leaves: true, locks: 700},
+		{processes: 3, callers: 6, hold: hold, think: think, silent: true},
+		{processes: 4, callers: 4, silent: true},
+	} {
+		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
+			t.Parallel()
+			locks, seeds := 0, 3
+			for seed := range seeds {
+				locks += c.run(t, uint64(seed))
+			}
+			locks = locks * int(time.Second/crowdLasts) / seeds
+			t.Logf("%d locks a second", locks)
+			assert.GreaterOrEqual(t, locks, c.locks)
+		})
+	}
+}
+
+const crowdLasts = time.Second / 2
+
+// run returns the number of locks.
+func (c crowd) run(t *testing.T, seed uint64) int {
+	const (
+		trip   = 200 * time.Microsecond
+		slack  = trip/4 + 2*time.Microsecond
+		falls  = 100 * time.Millisecond // when the node falls silent
+		passes = 200 * time.Millisecond // until all have noticed
+	)
+	network := &steady{Rand: rand.New(rand.NewPCG(seed, 2)), trip: trip, silent: -1}
+	r := newRelay(5, c.processes+c.plain, 0, false, c.hold+20*time.Microsecond, network)
+	r.think = c.think
+	begin, end := r.now, r.now+crowdLasts
+	plain := core.Terms{TTL: 10 * time.Second, Timeout: 100 * time.Millisecond, Renew: true, Fenced: c.fenced}
+	fair := plain
+	fair.Fair = true
+	for i, p := range r.processes {
+		if i >= c.processes {
+			r.join(p, &core.Caller{Terms: &plain})
+			continue
+		}
+		for range c.callers {
+			r.join(p, &core.Caller{Terms: &fair})
+		}
+	}
+	for r.now < end {
+		if c.silent && r.now > begin+falls {
+			network.silent = r.processes[0].key.Home()
+		}
+		r.step()
+		require.Empty(t, r.problem)
+		if c.leaves && network.IntN(50) == 0 {
+			r.leaves(r.processes[network.IntN(c.processes)])
+		}
+		served, first := r.order()
+		if isNoticed := !c.silent || r.now < begin+falls || r.now > begin+falls+passes; isNoticed && served > 0 {
+			require.LessOrEqual(t, served-first, slack, "at %v", r.now)
+		}
+		if c.plain > 0 {
+			require.LessOrEqual(t, r.longestWait(), 60*time.Millisecond)
+		}
+	}
+	return r.locks
+}
+
+// order returns when the Fair caller came that has just got the key, or zero, and the first that waits.
+func (r *relay) order() (served, first time.Duration) {
+	first = never
+	for _, p := range r.processes {
+		for _, c := range p.callers {
+			switch since := r.since[c]; {
+			case since == 0 || !c.Terms.Fair || c.over && c.hold == nil:
+			case c.hold != nil:
+				served = since
+			default:
+				first = min(first, since)
+			}
+		}
+	}
+	return served, first
+}
+
+// leaves has a caller of the process that waits give up.
+func (r *relay) leaves(p *process) {
+	i := slices.IndexFunc(p.callers, func(c *caller) bool { return c.hold == nil && r.since[c] > 0 && !c.over })
+	if i < 0 {
+		return
+	}
+	if c := p.callers[i]; p.key.Leave(c.Caller, p.local(r.now)) != nil {
+		c.over = true
+		delete(r.since, c)
+	}
+	r.carry(p)
+}
