@@ -11,12 +11,12 @@
 // another client holds, and the checks must find that.
 //
 // Five servers are started (package internal/fleet), several client processes, each of them this
-// program run again (internal/client), and a register that they write to under their fenced locks
-// (internal/register). In the scenario serve every second client has its locks of processes of
-// "redlock serve", each behind a relay, and in stop-anywhere of "redlock run". Clients ask for locks of
-// every kind, on the same names. The nemesis carries out a plan that the seed decides
-// (internal/nemesis). The history of all of them, which is kept in a file if anything is wrong, is
-// judged at the end, or when the run is interrupted (internal/judge says by which rules).
+// program run again (internal/client), and a register that they write to under their fenced locks, by
+// a fence.Gate. In the scenario serve every second client has its locks of processes of "redlock
+// serve", each behind a relay, and in stop-anywhere of "redlock run". Clients ask for locks of every
+// kind, on the same names. The nemesis carries out a plan that the seed decides (internal/nemesis). The
+// history of all of them, which is kept in a file if anything is wrong, is judged at the end, or when
+// the run is interrupted (internal/judge says by which rules).
 //
 // The exit code is 1 if a rule was violated, and 2 if the run could not be made.
 //

@@ -17,7 +17,6 @@ import (
 	"github.com/redquorum/redquorum/chaos/internal/history"
 	"github.com/redquorum/redquorum/chaos/internal/judge"
 	"github.com/redquorum/redquorum/chaos/internal/nemesis"
-	"github.com/redquorum/redquorum/chaos/internal/register"
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/record"
@@ -147,7 +146,7 @@ func (t *trial) play(ctx context.Context, file string) (err error) {
 		direct, relayed = withStandbys(direct), withStandbys(relayed)
 	}
 	direct, relayed = direct[:t.nodes], relayed[:t.nodes]
-	reg, err := register.Serve(t.history)
+	reg, err := client.ServeRegister(t.history)
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/chaos/internal/history"
-	"github.com/redquorum/redquorum/chaos/internal/register"
 	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
@@ -307,7 +306,7 @@ func (h *hold) work(ctx context.Context) error {
 		// A pause somewhere here is what fencing is for.
 		if h.writes != "" {
 			write := history.Event{Name: h.writes, Token: h.lock.Fence(), Who: h.id.Who, Op: h.id.Op}
-			if err := register.Send(h.client.Register, write); err != nil {
+			if err := sendWrite(h.client.Register, write); err != nil {
 				return err
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"strings"
@@ -17,7 +18,6 @@ import (
 
 	"github.com/redquorum/redquorum/chaos/internal/client"
 	"github.com/redquorum/redquorum/chaos/internal/history"
-	"github.com/redquorum/redquorum/chaos/internal/register"
 )
 
 // parentEnv makes the test binary start a client, pause it, and wait to be killed.
@@ -56,7 +56,7 @@ func parent(text string) {
 // lonely is a client without servers, which asks in vain.
 func lonely(t *testing.T) client.Config {
 	t.Helper()
-	reg, err := register.Serve(history.NewLog(io.Discard))
+	reg, err := client.ServeRegister(history.NewLog(io.Discard))
 	require.NoError(t, err)
 	t.Cleanup(func() { reg.Close() })
 	return client.Config{
@@ -147,4 +147,26 @@ func TestAPausedClientDiesWithItsParent(t *testing.T) {
 	require.NoError(t, alive.SetReadDeadline(time.Now().Add(limit)))
 	_, err = io.Copy(io.Discard, alive)
 	assert.NoError(t, err, "the client outlives its parent")
+}
+
+func TestTheRegisterTakesTheHighestTokens(t *testing.T) {
+	t.Parallel()
+	var record bytes.Buffer
+	register, err := client.ServeRegister(history.NewLog(&record))
+	require.NoError(t, err)
+	for _, token := range []int64{0, 0, 10, 10, 0, 11, 10, -1} {
+		text, err := json.Marshal(history.Event{Name: "a", Token: token, Who: 3, Op: 4})
+		require.NoError(t, err)
+		reply, err := http.Post("http://"+register.Addr, "application/json", bytes.NewReader(text))
+		require.NoError(t, err)
+		require.NoError(t, reply.Body.Close())
+	}
+	require.NoError(t, register.Close())
+	const yes, no = history.Accepted, history.Refused
+	var kinds []history.Kind
+	require.NoError(t, history.Read(&record, func(e history.Event) {
+		kinds = append(kinds, e.Kind)
+		assert.Equal(t, history.Key{Who: 3, Op: 4}, history.Key{Who: e.Who, Op: e.Op})
+	}))
+	assert.Equal(t, []history.Kind{yes, yes, yes, yes, no, yes, no, no}, kinds)
 }
