@@ -43,10 +43,6 @@ func report(out io.Writer, title string, took time.Duration, v *judge.Verdict) {
 	fmt.Fprintf(out, "  locks     %d granted: %s; of these %s\n", v.Granted, counts(v.Of), counts(v.Seen))
 	fmt.Fprintf(out, "  no lock   %s\n", counts(v.Failed))
 	fmt.Fprintf(out, "  writes    %d accepted, %d refused as stale\n", v.Accepted, v.Refused)
-	if o := v.Outage; o.For > 0 {
-		fmt.Fprintf(out, "  outages   while a majority could vote, at most: %v of %q after %v\n",
-			o.For.Round(time.Millisecond), o.Name, o.From.Round(time.Millisecond))
-	}
 	fmt.Fprintf(out, "  checks    %s\n", rules(v))
 	for i, f := range v.Violations {
 		if i == shown {
@@ -59,15 +55,15 @@ func report(out io.Writer, title string, took time.Duration, v *judge.Verdict) {
 
 // row prints what chaos/clients/all.sh makes a table of: the client, the scenario, locks granted,
 // overlaps, how long the first of two holders worked on at most, stale writes that the register
-// took and those that it refused, keys left, and the longest outage.
+// took and those that it refused, and keys left.
 func row(out io.Writer, scenario string, v *judge.Verdict) {
 	notice := "-"
 	if v.Broken("overlap") > 0 {
 		notice = max(time.Millisecond, v.Notice.Round(time.Millisecond)).String()
 	}
-	fmt.Fprintf(out, "| %s | %s | %d | %d | %s | %d | %d | %d | %v |\n",
+	fmt.Fprintf(out, "| %s | %s | %d | %d | %s | %d | %d | %d |\n",
 		strings.Join(slices.Sorted(maps.Keys(v.Clients)), "; "), scenario, v.Granted, v.Broken("overlap"), notice,
-		v.Broken("register"), v.Refused, v.Broken("leftover"), v.Outage.For.Round(time.Millisecond))
+		v.Broken("register"), v.Refused, v.Broken("leftover"))
 }
 
 func rules(v *judge.Verdict) string {

@@ -24,8 +24,6 @@ import (
 )
 
 const (
-	// reconnect is how long a client may take to find that a server is back.
-	reconnect = time.Second
 	// slack is how late anything may be on a busy machine.
 	slack = 10 * time.Second
 	// patience is how long another library may take for an answer, beside the time for which it was
@@ -203,20 +201,9 @@ func (t *trial) disturb(ctx context.Context) error {
 	if err := t.awaitGrants(ctx, 0); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("before any fault: %w", err)
 	}
-	// Some servers grant locks by now. The others are new for a TTL at most.
-	now := history.Now()
-	began := history.Event{At: now, Kind: history.Began, Until: now + int64(t.ttl)}
-	for i := range t.nodes {
-		began.Nodes = append(began.Nodes, i)
-	}
-	t.history.Add(began)
-	var quarantine time.Duration // to a program it is an outage as any other
-	if t.hasLibrary() {
-		quarantine = t.ttl + reconnect
-	}
 	err := nemesis.Run(ctx, t.Plan(t.setting()), nemesis.World{
 		Fleet: t.fleet, Writes: t.Writes(t.nodes), Relays: t.relays, Clients: t.running, Servers: t, Log: t.history,
-		Daemons: t.daemons, Answers: t.answers, Quarantine: quarantine,
+		Daemons: t.daemons, Answers: t.answers,
 	})
 	if err != nil {
 		return err

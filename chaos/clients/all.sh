@@ -24,8 +24,8 @@ run() { # NODES NAME COMMAND
     done
 }
 
-echo "| client | fault | granted | overlaps | noticed after | stale writes | refused | keys left | outage |"
-echo "|---|---|---|---|---|---|---|---|---|"
+echo "| client | fault | granted | overlaps | noticed after | stale writes | refused | keys left |"
+echo "|---|---|---|---|---|---|---|---|"
 run 5 redquorum "exec $work/redquorum"
 run 5 redquorum-best "exec $work/redquorum -best"
 run 5 redsync "exec $work/redsync"

@@ -19,7 +19,6 @@ import (
 // A Process is a client as its parent sees it. Its methods are not for concurrent use.
 type Process struct {
 	who    int
-	log    *history.Log
 	cmd    *exec.Cmd
 	stdin  io.Closer
 	done   chan struct{} // closed when it has ended, and all of its history was read
@@ -54,7 +53,7 @@ func Start(c Config, log *history.Log, broken func()) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{who: c.Who, log: log, cmd: cmd, stdin: stdin, done: make(chan struct{})}
+	p := &Process{who: c.Who, cmd: cmd, stdin: stdin, done: make(chan struct{})}
 	go func() {
 		defer close(p.done)
 		err := history.Read(stdout, func(e history.Event) { log.Add(e) })
@@ -88,14 +87,8 @@ func (p *Process) signal(sig syscall.Signal) error {
 	return os.NewSyscallError("kill", syscall.Kill(-p.cmd.Process.Pid, sig))
 }
 
-// note writes into the history what is about to happen to the process, or has happened to it.
-func (p *Process) note(kind history.Kind) {
-	p.log.Add(history.Event{At: history.Now(), Kind: kind, Who: p.who})
-}
-
 // Pause stops the process wherever it is.
 func (p *Process) Pause() error {
-	p.note(history.Paused)
 	if err := p.signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
@@ -103,10 +96,7 @@ func (p *Process) Pause() error {
 }
 
 // Resume lets it go on.
-func (p *Process) Resume() error {
-	defer p.note(history.Resumed)
-	return p.signal(syscall.SIGCONT)
-}
+func (p *Process) Resume() error { return p.signal(syscall.SIGCONT) }
 
 // PauseOne stops the process, or one of those that it has started, in whatever group.
 func (p *Process) PauseOne() (err error) {
@@ -118,17 +108,11 @@ func (p *Process) PauseOne() (err error) {
 	if p.one, err = os.FindProcess(pid); err != nil {
 		return err
 	}
-	if pid == p.cmd.Process.Pid {
-		p.note(history.Paused)
-	}
 	return p.signalOne(syscall.SIGSTOP)
 }
 
 // ResumeOne lets it go on.
 func (p *Process) ResumeOne() error {
-	if p.one.Pid == p.cmd.Process.Pid {
-		defer p.note(history.Resumed)
-	}
 	defer p.one.Release()
 	return p.signalOne(syscall.SIGCONT)
 }
@@ -163,7 +147,6 @@ func tree(root int) (all []int, err error) {
 // paused.
 func (p *Process) Kill() error {
 	p.killed = true
-	p.note(history.Killed)
 	err := p.signal(syscall.SIGKILL)
 	<-p.done
 	p.stdin.Close()

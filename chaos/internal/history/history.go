@@ -42,14 +42,9 @@ const OverHTTP = "redlock serve"
 
 // The events of the register, the nemesis and the servers.
 const (
-	Began    Kind = "began"    // the faults begin; Nodes that are new may have no vote before Until
 	Accepted Kind = "accepted" // the register took a write: Token
 	Refused  Kind = "refused"  // it did not
-	Fault    Kind = "fault"    // the nemesis begins to do what Text says, to Nodes or to clients: Name is the fault's kind
-	Healed   Kind = "healed"   // it has undone that; Nodes that forgot have no vote before Until
-	Paused   Kind = "paused"   // a client is about to be stopped
-	Resumed  Kind = "resumed"  // it goes on
-	Killed   Kind = "killed"   // a client is about to be killed
+	Fault    Kind = "fault"    // the nemesis has begun to do what Text says: Name is the fault's kind
 	Calm     Kind = "calm"     // all is healed, and the clients go on for a while
 	Left     Kind = "left"     // a server (Who) still has the key of Name, when no client should hold it
 )
@@ -69,7 +64,6 @@ type Event struct {
 	Permit int      `json:"permit,omitempty"` // granted
 	Token  int64    `json:"token,omitempty"`
 	Until  int64    `json:"until,omitempty"` // the lock's deadline, by Now; never later than the library's own
-	Nodes  []int    `json:"nodes,omitempty"`
 	Text   string   `json:"text,omitempty"`
 }
 

@@ -22,7 +22,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	events := []history.Event{
 		{At: 1, Kind: history.Asked, Who: 1, Op: 2, Name: "a"},
 		{At: 2, Kind: history.Granted, Who: 1, Op: 2, Name: "a", Token: 1 << 52, Until: 9},
-		{At: 3, Kind: history.Fault, Name: "flush", Nodes: []int{0, 3}, Text: "\"node\" 3\n"},
+		{At: 3, Kind: history.Fault, Name: "flush", Text: "\"node\" 3\n"},
 		{At: 4, Kind: history.Asked, Who: 1, Op: 3, Name: "p", Lock: history.FencedPermit, Most: 3},
 		{At: 5, Kind: history.Granted, Who: 1, Op: 3, Name: "p", Lock: history.FencedPermit, Permit: 2},
 		{At: 6, Kind: history.Asked, Who: 1, Op: 4, Name: "a+b", Names: []string{"a", "b"}, Lock: history.Set, Fair: true},

@@ -16,7 +16,7 @@ import (
 // unit is that of the times in the tests' histories.
 const unit = int64(time.Millisecond)
 
-// parse makes a history of five nodes from lines such as
+// parse makes a history from lines such as
 //
 //	10 asked 1.7 a            client 1 asks for lock a, its acquisition 7
 //	20 granted 1.7 a 1000 90  with token 1000, until 90
@@ -26,14 +26,12 @@ const unit = int64(time.Millisecond)
 //	10 asked 1.9 a+b set
 //	10 asked 2.1 p permit 3   one of three
 //	20 granted 2.1 p 0 90 2   permit 2, without a token
-//	50 fault flush 0 1        of nodes
-//	51 healed flush 0 1
+//	50 fault flush
 //
 // and of others without the last numbers; times are in milliseconds. Empty lines, and comments
 // behind #, are left out.
 func parse(t *testing.T, text string) (events []history.Event) {
 	t.Helper()
-	events = []history.Event{{Kind: history.Began, Nodes: []int{0, 1, 2, 3, 4}}}
 	asked := map[history.Key]history.Event{}
 	for line := range strings.Lines(text) {
 		line, _, _ = strings.Cut(line, "#")
@@ -53,13 +51,8 @@ func parse(t *testing.T, text string) (events []history.Event) {
 		}
 		switch e.Kind {
 		case history.Calm:
-		case history.Fault, history.Healed:
+		case history.Fault:
 			e.Name = f[2]
-			for i := range f[3:] {
-				e.Nodes = append(e.Nodes, int(number(3+i)))
-			}
-		case history.Paused, history.Resumed, history.Killed:
-			e.Who = int(number(2))
 		case history.Left:
 			e.Who, e.Name = int(number(2)), f[3]
 		default:

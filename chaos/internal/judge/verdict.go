@@ -24,7 +24,6 @@ type Verdict struct {
 
 	Clients map[string]bool // what programs say they are
 	Notice  time.Duration   // the longest that a holder worked on after another was granted its lock
-	Outage  Outage          // the longest
 }
 
 // OK is true if nothing is wrong.
@@ -77,7 +76,6 @@ func (v *Verdict) count(events []history.Event, all []*history.Acquisition) {
 			}
 		}
 	}
-	v.Outage = longestOutage(events, all)
 	for _, held := range byKey(all) {
 		readers := slices.DeleteFunc(partsOf(held), func(p part) bool { return !p.relied.Shared })
 		for range check.Overlaps(readers, func(p part) check.Hold {

@@ -21,15 +21,14 @@ import (
 
 // A World is all that a plan can break.
 type World struct {
-	Fleet      fleet.Fleet
-	Writes     []fleet.Persistence
-	Relays     []*relay.Relay // one a node, or none
-	Clients    Processes
-	Daemons    Processes      // of "redlock serve"
-	Answers    []*relay.Relay // one a daemon
-	Servers    Servers
-	Log        *history.Log
-	Quarantine time.Duration // for which a node that forgot has no vote, from the end of the fault
+	Fleet   fleet.Fleet
+	Writes  []fleet.Persistence
+	Relays  []*relay.Relay // one a node, or none
+	Clients Processes
+	Daemons Processes      // of "redlock serve"
+	Answers []*relay.Relay // one a daemon
+	Servers Servers
+	Log     *history.Log
 }
 
 // Processes are what a plan breaks beside servers. Calls for one of them never overlap.
@@ -88,20 +87,12 @@ func (w World) play(ctx context.Context, s Step) error {
 	if err := each(inject); err != nil {
 		return fmt.Errorf("nemesis: %v: %w", s, err)
 	}
-	e := history.Event{At: began, Kind: history.Fault, Name: s.Kind, Text: s.String()}
-	if profiles[s.Kind].of == nodes {
-		e.Nodes = s.Victims
-	}
-	w.Log.Add(e)
+	w.Log.Add(history.Event{At: began, Kind: history.Fault, Name: s.Kind, Text: s.String()})
 	sleep(ctx, s.For)
 	if err := each(heal); err != nil {
 		return fmt.Errorf("nemesis: undo %v: %w", s, err)
 	}
-	e.At, e.Kind, e.Text = history.Now(), history.Healed, ""
-	if profiles[s.Kind].forgets {
-		e.Until = e.At + int64(w.Quarantine)
-	}
-	return w.Log.Add(e)
+	return w.Log.Err()
 }
 
 // An action is done to one victim.

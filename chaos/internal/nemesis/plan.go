@@ -59,21 +59,18 @@ type profile struct {
 	lasts   [2]float64 // in TTLs; zero: it is undone at once
 	brief   bool       // most last for less than a tenth of the longest
 	by      [2]float64 // of a delay, or how far a clock is ahead, in TTLs
-	// forgets says that the nodes have no vote for a while when the fault is over: a server that was
-	// restarted, or promoted, does not know whether it remembers all.
-	forgets bool
 }
 
 var profiles = map[Kind]profile{
 	PauseServer:     {numbers: []int{1, 1, 2, 2, 3}, of: nodes, lasts: [2]float64{0.1, 1.5}},
 	StopServer:      {numbers: []int{1, 1, 2, 3}, of: nodes, lasts: [2]float64{0.002, 1.5}, brief: true},
-	KillServer:      {numbers: []int{1, 1, 1, 2, 2, 3}, of: nodes, lasts: [2]float64{0, 0.5}, forgets: true},
-	RestartMajority: {of: nodes, forgets: true},
-	PowerFailure:    {numbers: []int{1000}, of: nodes, forgets: true}, // more than there are
-	Flush:           {numbers: []int{1, 1, 3}, of: nodes, forgets: true},
-	FailOver:        {numbers: []int{1, 3, 3, 5}, of: nodes, lasts: [2]float64{1.5, 5}, forgets: true},
-	ThereAndBack:    {numbers: []int{1, 3, 3, 5}, of: nodes, lasts: [2]float64{0.3, 1}, forgets: true},
-	ClockAtBoot:     {numbers: []int{1, 2, 2}, of: nodes, lasts: [2]float64{0.05, 0.6}, by: [2]float64{-30, 30}, forgets: true},
+	KillServer:      {numbers: []int{1, 1, 1, 2, 2, 3}, of: nodes, lasts: [2]float64{0, 0.5}},
+	RestartMajority: {of: nodes},
+	PowerFailure:    {numbers: []int{1000}, of: nodes}, // more than there are
+	Flush:           {numbers: []int{1, 1, 3}, of: nodes},
+	FailOver:        {numbers: []int{1, 3, 3, 5}, of: nodes, lasts: [2]float64{1.5, 5}},
+	ThereAndBack:    {numbers: []int{1, 3, 3, 5}, of: nodes, lasts: [2]float64{0.3, 1}},
+	ClockAtBoot:     {numbers: []int{1, 2, 2}, of: nodes, lasts: [2]float64{0.05, 0.6}, by: [2]float64{-30, 30}},
 	PauseClient:     {numbers: []int{1, 1, 2}, of: clients, lasts: [2]float64{1.1, 2.5}},
 	StopProcess:     {numbers: []int{2, 4}, of: clients, lasts: [2]float64{0.002, 2.5}, brief: true},
 	KillClient:      {numbers: []int{1}, of: clients},
