@@ -4,7 +4,7 @@
 //	go -C chaos run . --duration 15m                        # all but clock-at-boot, about a minute each
 //	go -C chaos run . --scenario pause-clients,mixed --seed 42  # the same faults again
 //	go -C chaos run . --scenario mixed --seed 42 --plan     # only say which
-//	go -C chaos run . --scenario flush --client 'sh clients/setnx.sh'  # another library
+//	go -C chaos run . --scenario flush --client redsync  # another library
 //	go -C chaos run . --scenario restart-majority --no-guard
 //
 // The last one is the control: without the memory guard three forgetful servers give away what

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -10,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redquorum/redquorum/chaos/internal/client"
 	"github.com/redquorum/redquorum/chaos/internal/history"
 	"github.com/redquorum/redquorum/chaos/internal/nemesis"
 )
@@ -24,7 +24,7 @@ type options struct {
 	clients   int
 	nodes     int
 	client    string
-	beside    bool
+	redlock   string
 	table     bool
 	locks     []history.Lock
 	noGuard   bool
@@ -49,10 +49,10 @@ func parse(args []string, out io.Writer) (o options, err error) {
 	flags.DurationVar(&o.ttl, "ttl", 1150*time.Millisecond, "of the locks")
 	flags.IntVar(&o.clients, "clients", 4, "number of client processes")
 	flags.IntVar(&o.nodes, "nodes", 5, "number of servers")
-	flags.StringVar(&o.client, "client", "",
-		"take the locks of this `command`, which speaks chaos/PROTOCOL.md; empty for this module's library")
-	flags.BoolVar(&o.beside, "beside", false,
-		"give every second client alone the --client, and the others this module's library")
+	flags.StringVar(&o.client, "client", "", "take the locks of this `library`, or of a command that speaks chaos/PROTOCOL.md; "+
+		"empty for this module's; libraries, each also with -best behind it: "+strings.Join(client.Libraries(), ", "))
+	flags.StringVar(&o.redlock, "redlock", "",
+		"`path` of the redlock whose run and serve give locks, such as that of another version; empty: build it")
 	flags.BoolVar(&o.table, "table", false, "print a row of a table for each scenario, and no report")
 	locks := flags.String("locks", strings.Join(texts(history.Locks), ","),
 		"kinds of locks that the clients ask for, with commas between them")
@@ -71,14 +71,11 @@ func parse(args []string, out io.Writer) (o options, err error) {
 		if slices.Contains([]string{"scenario", "duration", "seed", "keep"}, f.Name) { // a replay has its own
 			return
 		}
-		if (f.Name == "locks" || f.Name == "no-guard") && !o.hasLibrary() {
+		if (f.Name == "locks" || f.Name == "no-guard") && o.client != "" {
 			err = fmt.Errorf("--%s is about this module's library, and not about a --client", f.Name)
 		}
 		o.given += fmt.Sprintf(" --%s='%s'", f.Name, strings.ReplaceAll(f.Value.String(), "'", `'\''`))
 	})
-	if o.beside && o.client == "" {
-		err = errors.New("--beside needs a --client")
-	}
 	if err != nil {
 		return o, err
 	}
@@ -118,9 +115,6 @@ func parse(args []string, out io.Writer) (o options, err error) {
 	}
 	return o, nil
 }
-
-// hasLibrary reports whether there are clients of this module's library.
-func (o options) hasLibrary() bool { return o.client == "" || o.beside }
 
 // share is the duration of the faults of a scenario, in proportion to the shortest that it can have.
 func (o options) share(s nemesis.Scenario) time.Duration {

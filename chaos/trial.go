@@ -150,8 +150,8 @@ func (t *trial) play(ctx context.Context, file string) (err error) {
 	}
 	defer reg.Close()
 
-	program := ""
-	if t.Served || t.ByRun {
+	program := t.redlock
+	if program == "" && (t.Served || t.ByRun) {
 		var dir string
 		dir, program, err = build(ctx)
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
@@ -172,12 +172,9 @@ func (t *trial) play(ctx context.Context, file string) (err error) {
 		work = [2]time.Duration{t.ttl / 2, t.ttl * 9 / 10}
 	}
 	t.running = &processes{log: t.history, broken: end, config: func(i int) client.Config {
-		c := client.Config{Program: t.client, Patience: patience, URLs: [2][]string{direct, relayed}[i%2],
+		c := client.Config{Other: t.client, Patience: patience, URLs: [2][]string{direct, relayed}[i%2],
 			Register: reg.Addr, Locks: t.locks, Names: names, Permits: permits, Seed: t.seed, TTL: t.ttl,
 			Guard: !t.noGuard, Work: work, ClockOffset: clockOffsets[i%len(clockOffsets)]}
-		if t.beside && i%2 == 0 {
-			c.Program = ""
-		}
 		if t.ByRun && i%2 == 1 {
 			c.Run, c.Work = program, [2]time.Duration{t.ttl, 2 * t.ttl}
 		}
@@ -225,7 +222,7 @@ func (t *trial) awaitGrants(ctx context.Context, since int64) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*t.ttl+slack)
 	defer cancel()
 	awaited := t.running.config(0).Asked()
-	if t.hasLibrary() {
+	if t.client == "" {
 		awaited = append(awaited, texts(t.locks)...)
 	}
 	err := poll(ctx, func() (bool, error) {

@@ -72,8 +72,8 @@ fi
 if [ -z "$tagged" ] && before=$(git describe --tags --abbrev=0 --match 'v[0-9]*' 2>/dev/null); then
     step "clients of $before and of this version on the same servers, under faults"
     git clone -q --branch "$before" . "$work/before"
-    go -C "$work/before/chaos/clients" build -o "$work/client" ./redquorum
-    go -C "$clone/chaos" run . --duration 2m --client "exec $work/client -best" --beside
+    go -C "$work/before" build -o "$work/redlock" ./cmd/redlock
+    go -C "$clone/chaos" run . --duration 2m --scenario serve,stop-anywhere --redlock "$work/redlock"
 fi
 
 step "what is published, twice, in two folders, and the second time without the build cache"

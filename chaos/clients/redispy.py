@@ -15,90 +15,56 @@ from redis.lock import Lock
 BEST = "--best" in sys.argv[1:]
 
 
-def clock():
-    """The clock of deadlines, in seconds. It goes on while the process is stopped."""
-    return time.monotonic()
-
-
-def one_line(error):
-    return " ".join(f"{type(error).__name__}: {error}".split())[:400]
-
-
 class Session:
     """Session has one lock at a time. Times are in seconds."""
 
-    def __init__(self, ttl, addr):
+    def __init__(self, ttl_ms, addr, *_):
         host, _, port = addr.rpartition(":")
-        self.ttl = ttl
-        timeouts = {"socket_timeout": ttl / 2, "socket_connect_timeout": ttl / 2} if BEST else {}
+        self.ttl = int(ttl_ms) / 1000
+        timeouts = {"socket_timeout": self.ttl / 2, "socket_connect_timeout": self.ttl / 2} if BEST else {}
         self.redis = redis.Redis(host=host, port=int(port), **timeouts)
-        self.lock = None
-        self.until = None  # the deadline; None if none is known
+        self.lock = self.until = None
 
     def acquire(self, name, wait_ms):
-        wait = int(wait_ms) / 1000
-        try:
-            if not BEST:
-                self.lock = Lock(self.redis, name)
-                return "granted" if self.lock.acquire(blocking_timeout=wait) else "failed held"
-            self.lock = Lock(self.redis, name, timeout=self.ttl)
-            end = clock() + wait
-            while clock() < end:
-                began = clock()
-                if self.lock.acquire(blocking=False):
-                    self.until = began + self.ttl
-                    return "granted"
-                time.sleep(0.02)
-            return "failed held"
-        except RedisError as error:
-            return "failed " + one_line(error)
+        self.lock = Lock(self.redis, name, timeout=self.ttl if BEST else None)
+        end = time.monotonic() + int(wait_ms) / 1000
+        while (began := time.monotonic()) < end:
+            if self.lock.acquire(blocking=not BEST, blocking_timeout=None if BEST else end - began):
+                self.until = began + self.ttl
+                return "granted"
+            time.sleep(0.02)
+        return "failed held"
 
     def held(self):
         if not BEST:
             return "held"
+        began = time.monotonic()
         try:
-            if not self.lock.owned():
-                return "lost because the key has another value or none"
+            if self.until - began < self.ttl / 2:
+                self.lock.reacquire()
+                self.until = began + self.ttl
+            elif not self.lock.owned():
+                return "lost to another"
+        except LockError:
+            return "lost to another"
         except RedisError:
             pass  # there is no answer: the deadline is all that is known
-        left = int((self.until - clock()) * 1000)
+        left = int((self.until - time.monotonic()) * 1000)
         return f"held {left}" if left > 0 else "lost at its deadline"
 
-    def extend(self):
-        began = clock()
-        try:
-            self.lock.reacquire()
-            self.until = began + self.ttl
-        except LockError as error:
-            self.until = began
-            return "lost " + one_line(error)
-        except RedisError as error:
-            return "failed " + one_line(error)
-        return self.held()
-
     def release(self):
-        try:
-            self.lock.release()
-        except (LockError, RedisError) as error:
-            return "failed " + one_line(error)
-        finally:
-            self.lock = self.until = None
+        self.lock.release()
         return "released"
 
 
-def main():
-    session = None
-    for line in sys.stdin:
-        request, *words = line.split()
-        if request == "open":
-            session = Session(int(words[0]) / 1000, words[1])
-            setting = "best settings" if BEST else "defaults"
-            answer = f"ready {'extend' if BEST else '-'} redis-py {redis.__version__}, {setting}"
-        else:
+for line in sys.stdin:
+    request, *words = line.split()
+    if request == "open":
+        session = Session(*words)
+        answer = f"ready redis-py {redis.__version__}, {'best settings' if BEST else 'defaults'}"
+    else:
+        try:
             answer = getattr(session, request)(*words)
-        print(answer, flush=True)
-    if session and session.lock:
-        session.release()  # who asked is gone
-
-
-main()
+        except (LockError, RedisError) as error:
+            answer = "failed " + " ".join(f"{type(error).__name__}: {error}".split())[:400]
+    print(answer, flush=True)

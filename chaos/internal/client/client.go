@@ -1,7 +1,7 @@
 // Package client is a program that needs locks, as a process of its own: some goroutines acquire,
 // work, write to the register and release, until standard input ends. It writes its history to
-// standard output. Its locks are those of a redlock.Locker, of a daemon, or of a program that speaks
-// chaos/PROTOCOL.md.
+// standard output. Its locks are those of a redlock.Locker, of a daemon, of another library, or of a program that
+// speaks chaos/PROTOCOL.md.
 //
 // It does what its lock allows, and no more, with the flaw that every program has: between its last
 // look at the lock and the write some time passes.
@@ -21,14 +21,13 @@ import (
 
 	"github.com/redquorum/redquorum/chaos/internal/history"
 	"github.com/redquorum/redquorum/internal/timetest"
-	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 )
 
 // env is the variable with the configuration of a client.
 const env = "REDQUORUM_CHAOS_CLIENT"
 
-// callers is how many goroutines a client has. A program has one lock at a time.
+// callers is how many goroutines a client has. Another library has one lock at a time.
 const callers = 3
 
 // A Config is the work of a client.
@@ -44,10 +43,10 @@ type Config struct {
 	Guard    bool             // MemoryGuard
 	Work     [2]time.Duration // bounds how long a lock is held, drawn evenly
 
-	// Program is a command that gives the locks instead of this module's library; empty: none. It
+	// Other is one of Libraries that gives the locks instead of this module's, or a command. That
 	// is run by sh, in the client's process group: faults hit both.
-	Program  string
-	Patience time.Duration // how long it may take for an answer
+	Other    string
+	Patience time.Duration // how long a command may take for an answer
 
 	Run  string // the path of redlock, if "redlock run" gives the locks
 	Over string // the address of a daemon that gives the locks over HTTP; empty: none
@@ -140,13 +139,12 @@ func (c Config) run() error {
 
 // open opens the library, or starts the program. One that breaks the protocol ends the client.
 func (c *client) open(end func()) error {
-	if c.Program != "" {
-		p, err := openProgram(c.Config, c.log, end)
-		if err != nil {
-			return err
+	if c.Other != "" {
+		l, err := c.openOther(end)
+		if c.locks, c.callers, c.Locks = l, 1, []history.Lock{history.Plain}; l.fenced {
+			c.Locks[0] = history.Fenced
 		}
-		c.locks, c.callers, c.Locks = p, 1, []history.Lock{p.kind}
-		return nil
+		return err
 	}
 	if c.Run != "" {
 		c.locks, c.callers, c.Locks = runner{c.Config}, callers, []history.Lock{history.Fenced}
@@ -156,12 +154,7 @@ func (c *client) open(end func()) error {
 		c.locks, c.callers = served{c.Over, c.TTL, &http.Client{}}, callers
 		return c.log.Add(history.Event{At: history.Now(), Kind: history.Ready, Who: c.Who, Text: history.OverHTTP})
 	}
-	nodes, err := pool.Open(c.URLs...)
-	if err != nil {
-		return err
-	}
-	l, err := redlock.New(nodes, redlock.TTL(c.TTL), redlock.MemoryGuard(c.Guard),
-		timetest.Wall(func() time.Time { return time.Now().Add(c.ClockOffset) }))
+	l, err := c.locker(redlock.MemoryGuard(c.Guard), timetest.Wall(func() time.Time { return time.Now().Add(c.ClockOffset) }))
 	c.locks, c.callers = locker{l}, callers
 	return err
 }
@@ -266,7 +259,7 @@ func (h *hold) deadline() int64 {
 func (h *hold) begin(lock lock) {
 	h.lock = lock
 	h.until = h.deadline()
-	if h.id.Lock.HasToken() || h.client.Program != "" {
+	if h.id.Lock.HasToken() || h.client.Other != "" {
 		h.writes = history.Slot(h.id.Name, lock.Permit())
 	}
 	h.note(history.Event{Kind: history.Granted, Permit: lock.Permit(), Token: lock.Fence(), Until: h.until})

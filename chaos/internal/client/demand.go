@@ -34,7 +34,7 @@ type demand struct {
 // names. Mostly permits have theirs to themselves; sometimes another lock of the name is held in
 // place of one.
 func (c Config) draw(chance *rand.Rand) demand {
-	if c.Program != "" {
+	if c.Other != "" {
 		return demand{Event: history.Event{Lock: c.Locks[0], Name: c.Names[chance.IntN(len(c.Names))]}}
 	}
 	of := slices.DeleteFunc(slices.Clone(shares), func(l history.Lock) bool { return !slices.Contains(c.Locks, l) })
@@ -99,7 +99,7 @@ func (from locker) acquire(ctx context.Context, d demand) (lock, error) {
 // Asked are the names that a client of the config asks for.
 func (c Config) Asked() []string {
 	switch {
-	case c.Program != "":
+	case c.Other != "":
 		return slices.Clone(c.Names)
 	case !slices.ContainsFunc(c.Locks, func(l history.Lock) bool { return !l.IsPermit() }):
 		return []string{c.Permits}

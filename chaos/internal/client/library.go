@@ -1,0 +1,160 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redquorum/redquorum/chaos/internal/history"
+	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// A library gives locks of another library, or of a program, one at a time.
+type library struct {
+	about  string        // its name and version
+	fenced bool          // its locks have tokens
+	ttl    time.Duration // of its locks
+	limit  time.Duration // of each call for a lock that is held; zero: a minute
+	take   func(ctx context.Context, name string) (*theirs, error)
+	close  func() error
+}
+
+// libraries open those that chaos knows: at their documented defaults, or at the best settings that
+// their documentation names. The servers need not be reachable.
+var libraries = map[string]func(c Config, best bool) (library, error){
+	"redquorum": openRedquorum, "redsync": openRedsync, "redislock": openRedislock, "rueidislock": openRueidislock,
+	"setnx": openSetNX, "setnx-careless": openSetNX,
+}
+
+// Libraries are the names of those that chaos knows. Each is one with -best behind it, too.
+func Libraries() []string { return slices.Sorted(maps.Keys(libraries)) }
+
+// openOther opens the library or the program that the Config names.
+func (c *client) openOther(fail func()) (l library, err error) {
+	name, best := strings.CutSuffix(c.Other, "-best")
+	if open, known := libraries[name]; known {
+		l, err = open(c.Config, best)
+		l.about = fmt.Sprint(name, " ", l.about, map[bool]string{true: ", best settings", false: ", defaults"}[best])
+	} else {
+		l, err = openProgram(c.Config, fail)
+	}
+	if l.ttl = c.TTL; err != nil {
+		return l, err
+	}
+	return l, c.log.Add(history.Event{At: history.Now(), Kind: history.Ready, Who: c.Who, Text: l.about})
+}
+
+// addrs are the servers as host:port.
+func (c Config) addrs() (all []string) {
+	for _, url := range c.URLs {
+		all = append(all, strings.TrimPrefix(url, "redis://"))
+	}
+	return all
+}
+
+// version is that of a module, as far as the build knows it.
+func version(module string) string {
+	info, _ := debug.ReadBuildInfo()
+	i := slices.IndexFunc(info.Deps, func(d *debug.Module) bool { return d.Path == module })
+	if i < 0 || info.Deps[i].Replace != nil {
+		return "of this checkout"
+	}
+	return info.Deps[i].Version
+}
+
+func (from library) Close() error { return from.close() }
+
+func (from library) acquire(ctx context.Context, d demand) (lock, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*from.ttl)
+	defer cancel()
+	l, err := from.take(ctx, d.Name)
+	if err != nil {
+		return nil, err
+	}
+	l.ttl, l.limit = from.ttl, cmp.Or(from.limit, time.Minute)
+	l.ctx, l.end = context.WithCancelCause(context.Background())
+	return l, nil
+}
+
+// thisMoment is for how long a lock is held whose library tells no deadline.
+const thisMoment = time.Nanosecond
+
+// A theirs is a lock of another library.
+type theirs struct {
+	grant
+	ttl, limit time.Duration
+
+	// left returns how long the lock is held from the call on, or thisMoment. An error says that it is lost.
+	left    func(context.Context) (time.Duration, error)
+	extend  func(context.Context) error // prolongs it to a TTL from now; nil: it does so by itself, or not at all
+	release func(context.Context) error
+}
+
+// Remaining asks for how long the lock is held, and has it extended when half of that is over.
+func (l *theirs) Remaining() time.Duration {
+	left := l.look()
+	if l.extend == nil || left <= thisMoment || left >= l.ttl/2 {
+		return left
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), l.limit)
+	defer cancel()
+	l.extend(ctx) // the next look says whether it was
+	return l.look()
+}
+
+func (l *theirs) look() time.Duration {
+	if l.ctx.Err() != nil {
+		return 0
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), l.limit)
+	defer cancel()
+	left, err := l.left(ctx)
+	if err == nil && left > 0 {
+		return left
+	}
+	l.end(fmt.Errorf("%w: %v", redlock.ErrLost, err))
+	return 0
+}
+
+func (l *theirs) Release(context.Context) error {
+	defer l.end(redlock.ErrReleased)
+	ctx, cancel := context.WithTimeout(context.Background(), l.limit)
+	defer cancel()
+	return l.release(ctx)
+}
+
+// openRedquorum opens this module's library on the same footing as others. Its defaults renew the lock
+// and have the memory guard on. The best are fencing tokens.
+func openRedquorum(c Config, best bool) (library, error) {
+	l, err := c.locker()
+	var opts []redlock.Option
+	if best {
+		opts = append(opts, redlock.Fenced())
+	}
+	return library{about: version("github.com/redquorum/redquorum"), fenced: best, close: l.Close,
+		take: func(ctx context.Context, name string) (*theirs, error) {
+			lock, err := l.Acquire(ctx, name, opts...)
+			if err != nil {
+				return nil, err
+			}
+			return &theirs{grant: grant{fence: lock.Fence()}, release: lock.Release,
+				left: func(context.Context) (time.Duration, error) {
+					return lock.Remaining(), context.Cause(lock.Context())
+				}}, nil
+		}}, err
+}
+
+// locker opens this module's library.
+func (c Config) locker(opts ...redlock.LockerOption) (*redlock.Locker, error) {
+	nodes, err := pool.Open(c.URLs...)
+	if err != nil {
+		return nil, err
+	}
+	return redlock.New(nodes, append(opts, redlock.TTL(c.TTL))...)
+}

@@ -1,0 +1,58 @@
+package client
+
+import (
+	"context"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/chaos/internal/history"
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/need"
+)
+
+// TestEachLibraryExcludes on one server, and gives back what it had. The TTL is also how long this module's
+// library takes no lock on new servers.
+func TestEachLibraryExcludes(t *testing.T) {
+	t.Parallel()
+	url := need.Servers(t, fleet.Process, fleet.Options{Nodes: 1, Volatile: true}).URLs()[0]
+	conn, err := redis.DialURL(url)
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	for _, name := range Libraries() {
+		for _, name := range []string{name, name + "-best"} {
+			c := &client{Config: Config{Other: name, URLs: []string{url}, TTL: 5 * time.Second}, log: history.NewLog(io.Discard)}
+			one, err := c.openOther(nil)
+			require.NoError(t, err)
+			two, err := c.openOther(nil)
+			require.NoError(t, err)
+			asked := demand{Event: history.Event{Name: name}}
+			held, err := one.acquire(t.Context(), asked)
+			require.NoError(t, err, name)
+			assert.Positive(t, held.Remaining(), name)
+			soon, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			_, err = two.acquire(soon, asked)
+			cancel()
+			assert.Error(t, err, name)
+			assert.NoError(t, held.Release(t.Context()), name)
+			assert.Zero(t, held.Remaining(), name)
+			held, err = two.acquire(t.Context(), asked)
+			require.NoError(t, err, name)
+			assert.Equal(t, two.fenced, held.Fence() > 0, name)
+			if of := held.(*theirs); of.extend != nil {
+				require.NoError(t, of.extend(t.Context()), name)
+				assert.Greater(t, of.Remaining(), 4*time.Second, name)
+			}
+			require.NoError(t, held.Release(t.Context()))
+			require.NoError(t, one.Close())
+			require.NoError(t, two.Close())
+		}
+		left, err := redis.Strings(conn.Do("KEYS", name))
+		require.NoError(t, err)
+		assert.Empty(t, left)
+	}
+}

@@ -1,0 +1,74 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"strings"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// Unless both compare, a holder whose lock has expired takes that of the next.
+const (
+	setNXRelease = `if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) end return 0`
+	setNXExtend  = `if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("pexpire", KEYS[1], ARGV[2]) end return 0`
+)
+
+// openSetNX opens the lock of the documentation of Redis' SET, on the first server: SET NX PX with a
+// random value, and a release that compares. It tells no deadline. At its best it is extended in the
+// same way, and keeps its deadline. setnx-careless, a control, keeps it, too, but does not compare.
+func openSetNX(c Config, best bool) (library, error) {
+	do := func(command string, args ...any) (done bool, err error) {
+		conn, err := redis.Dial("tcp", c.addrs()[0], redis.DialConnectTimeout(time.Second), redis.DialReadTimeout(time.Second))
+		if err != nil {
+			return false, err
+		}
+		defer conn.Close()
+		reply, err := conn.Do(command, args...)
+		return reply != nil && reply != int64(0), err
+	}
+	careless := strings.HasPrefix(c.Other, "setnx-careless")
+	ttl := c.TTL.Milliseconds()
+	take := func(ctx context.Context, name string) (*theirs, error) {
+		value, began := rand.Text(), time.Now()
+		for {
+			if taken, _ := do("SET", name, value, "NX", "PX", ttl); taken {
+				break
+			}
+			if sleep(ctx, 20*time.Millisecond); ctx.Err() != nil {
+				do("EVAL", setNXRelease, 1, name, value) // a try whose answer was lost may have taken it
+				return nil, refusal("held")
+			}
+			began = time.Now()
+		}
+		until := began.Add(c.TTL)
+		lock := &theirs{left: func(context.Context) (time.Duration, error) { return thisMoment, nil }}
+		if best || careless {
+			lock.left = func(context.Context) (time.Duration, error) { return time.Until(until), nil }
+		}
+		if best {
+			lock.extend = func(context.Context) error {
+				began := time.Now()
+				extended, err := do("EVAL", setNXExtend, 1, name, value, ttl)
+				switch {
+				case extended:
+					until = began.Add(c.TTL)
+				case err == nil: // it is another's
+					until = began
+				}
+				return err
+			}
+		}
+		lock.release = func(context.Context) (err error) {
+			if careless {
+				_, err = do("DEL", name)
+			} else {
+				_, err = do("EVAL", setNXRelease, 1, name, value)
+			}
+			return err
+		}
+		return lock, nil
+	}
+	return library{about: "by redigo " + version("github.com/gomodule/redigo"), take: take, close: func() error { return nil }}, nil
+}
