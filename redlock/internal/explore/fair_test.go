@@ -1,7 +1,6 @@
 package explore
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -15,6 +14,7 @@ import (
 
 // A crowd is Fair callers of some processes, each of which wants the key again and again.
 type crowd struct {
+	name               string
 	processes, callers int
 	plain              int // processes with one caller that is not Fair
 	hold, think        time.Duration
@@ -30,22 +30,22 @@ func TestFairCallersOvertakeNobody(t *testing.T) {
 	t.Parallel()
 	const hold, think = 100 * time.Microsecond, 20 * time.Millisecond
 	for _, c := range []crowd{
-		{processes: 1, callers: 16, locks: 11_000},
-		{processes: 1, callers: 16, plain: 1, locks: 5_500},
-		{processes: 1, callers: 16, fenced: true, locks: 8_500},
-		{processes: 2, callers: 8, locks: 4_500},
-		{processes: 2, callers: 8, plain: 2, hold: hold, locks: 2_300},
-		{processes: 2, callers: 24, hold: hold, think: think, locks: 1_000},
-		{processes: 2, callers: 24, hold: hold, think: think, leaves: true, locks: 900},
-		{processes: 4, callers: 1, locks: 650},
-		{processes: 4, callers: 4, locks: 2_400},
-		{processes: 4, callers: 4, fenced: true, locks: 2_100},
-		{processes: 4, callers: 12, hold: hold, think: think, locks: 700},
-		{processes: 4, callers: 12, hold: hold, think: think, leaves: true, locks: 700},
-		{processes: 3, callers: 6, hold: hold, think: think, silent: true},
-		{processes: 4, callers: 4, silent: true},
+		{name: "1x16", processes: 1, callers: 16, locks: 11_000},
+		{name: "1x16 and a plain one", processes: 1, callers: 16, plain: 1, locks: 5_500},
+		{name: "1x16 fenced", processes: 1, callers: 16, fenced: true, locks: 8_500},
+		{name: "2x8", processes: 2, callers: 8, locks: 4_500},
+		{name: "2x8 and two plain ones", processes: 2, callers: 8, plain: 2, hold: hold, locks: 2_300},
+		{name: "2x24 that come at random", processes: 2, callers: 24, hold: hold, think: think, locks: 1_000},
+		{name: "2x24 that leave", processes: 2, callers: 24, hold: hold, think: think, leaves: true, locks: 900},
+		{name: "4x1", processes: 4, callers: 1, locks: 650},
+		{name: "4x4", processes: 4, callers: 4, locks: 2_400},
+		{name: "4x4 fenced", processes: 4, callers: 4, fenced: true, locks: 2_100},
+		{name: "4x12 that come at random", processes: 4, callers: 12, hold: hold, think: think, locks: 700},
+		{name: "4x12 that leave", processes: 4, callers: 12, hold: hold, think: think, leaves: true, locks: 700},
+		{name: "3x6 while a node is silent", processes: 3, callers: 6, hold: hold, think: think, silent: true},
+		{name: "4x4 while a node is silent", processes: 4, callers: 4, silent: true},
 	} {
-		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			locks, seeds := 0, 3
 			for seed := range seeds {
