@@ -10,10 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 	tr "github.com/stretchr/testify/require"
 
@@ -56,6 +59,76 @@ func parses(args []string) error {
 		return noCommand(root, args)
 	}
 	return c.ParseFlags(args)
+}
+
+// TestDocumentsNameAllFlags.
+func TestDocumentsNameAllFlags(t *testing.T) {
+	t.Parallel()
+	var all strings.Builder
+	for _, d := range readme.Documents(t) {
+		all.WriteString(d.Text)
+	}
+	flags := 0
+	for _, c := range newRoot().Commands() {
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			flags++
+			assert.True(t, f.Hidden || f.Name == "help" || regexp.MustCompile(`--`+f.Name+`\b[^-]`).MatchString(all.String()), "%s --%s", c.Name(), f.Name)
+		})
+	}
+	assert.Greater(t, flags, 100)
+}
+
+// TestThePageSaysWhichFlagsExcludeEachOther, and no others of redlock run do.
+func TestThePageSaysWhichFlagsExcludeEachOther(t *testing.T) {
+	samples := map[string][]string{
+		"--wait": {"--wait=1s"}, "--no-wait": {"--no-wait"}, "--shared": {"--shared"}, "--permits": {"--permits=3"}, "--weight": {"--permits=3", "--weight=2"},
+		"--and": {"--and=b"}, "--fair": {"--fair"}, "--fenced": {"--fenced"}, "--once-per": {"--once-per=1h"}, "--at-least-apart": {"--at-least-apart=1h"},
+		"--quiet": {"--quiet"}, "--verbose": {"--verbose"}, "--node": {"--node=rediss://127.0.0.1:1"}, "--group": {"--group=a=rediss://127.0.0.1:1"}, "--embedded": {"--embedded"},
+		"--min-hold": {"--min-hold=1s"}, "--retries": {"--retries=1"}, "--owner": {"--owner=x"},
+	}
+	t.Setenv("REDLOCK_NODES", "rediss://127.0.0.1:1")
+	excluded := map[[2]string]bool{}
+	for _, row := range readme.Table(t, "docs/COMMAND.md", "\nFlags that exclude each other:\n") {
+		for first := range strings.SplitSeq(strings.ReplaceAll(row[0], "`", ""), ", ") {
+			for second := range strings.SplitSeq(strings.ReplaceAll(row[1], "`", ""), ", ") {
+				if second == "each other" {
+					second, _, _ = strings.Cut(row[0][1:], "`")
+				}
+				if first != second && first != "--token-file" { // which is of serve
+					excluded[[2]string{first, second}], excluded[[2]string{second, first}] = true, true
+				}
+			}
+		}
+	}
+	for a, first := range samples {
+		for b, second := range samples {
+			isOne := a == b || slices.Contains(first, second[0]) || slices.Contains(second, first[0])
+			if !isOne {
+				// The file is missing, and is read when the flags have been checked.
+				_, _, said := redlockCommand(t, slices.Concat([]string{"run", "--tls-ca=/none"}, first, second, []string{"a", "--", "true"})...)
+				assert.Equal(t, excluded[[2]string{a, b}], !strings.Contains(said, "--tls-ca"), "%s %s: %s", a, b, said)
+			}
+			delete(excluded, [2]string{a, b})
+		}
+	}
+	assert.Empty(t, excluded, "there are no such flags")
+	code, _, said := redlockCommand(t, "serve", "--token-file=a", "--tokens=b")
+	assert.Equal(t, exitUsage, code, said)
+}
+
+// TestThePageListsTheVariablesOfACommand, as the help of redlock run does.
+func TestThePageListsTheVariablesOfACommand(t *testing.T) {
+	t.Parallel()
+	var listed []string
+	for _, row := range readme.Table(t, "docs/COMMAND.md", "\n| Variable |") {
+		listed = append(listed, strings.Trim(row[0], "`"))
+	}
+	var helped []string
+	for _, name := range regexp.MustCompile(`(?m)^  (REDLOCK_[A-Z]+)  `).FindAllStringSubmatch(newRun().Long, -1) {
+		helped = append(helped, name[1])
+	}
+	assert.Len(t, helped, 4)
+	assert.Equal(t, helped, listed)
 }
 
 // otherwise has the command lines that TestCommandsOfDocumentsRun does not run, and where they are.

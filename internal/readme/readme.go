@@ -66,6 +66,31 @@ func Documents(t *testing.T) (all []Document) {
 	return all
 }
 
+// Table returns the cells of the first table of a document behind some text, without its heading.
+func Table(t *testing.T, path, behind string) (rows [][]string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(Root(t), path))
+	require.NoError(t, err)
+	_, section, found := strings.Cut(string(text), behind)
+	require.True(t, found, "%s: %s", path, behind)
+	for line := range strings.Lines(section) {
+		line = strings.TrimSpace(line)
+		isRow := strings.HasPrefix(line, "|")
+		if !isRow && rows != nil {
+			break
+		}
+		if isRow {
+			var cells []string
+			for cell := range strings.SplitSeq(strings.Trim(line, "|"), "|") {
+				cells = append(cells, strings.TrimSpace(cell))
+			}
+			rows = append(rows, cells)
+		}
+	}
+	require.Greater(t, len(rows), 2, "%s has no table behind %s", path, behind)
+	return rows[2:]
+}
+
 // Code is a block of code, or code within a sentence or a table.
 type Code struct {
 	Language string // of a fenced block; "indented", or "inline" within prose, where there is none
