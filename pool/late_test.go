@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"fmt"
 	"net/url"
 	"strings"
 	"testing"
@@ -101,6 +102,21 @@ func TestServerRestoredFromASnapshotHasForgotten(t *testing.T) {
 	writeRecord(t, other)
 	r.hangUp()
 	assert.Positive(t, again(n, "g").Life, "the numbers count from there")
+}
+
+// TestReplyTellsItsConnection: the memory guard reads the record again on each new one, because a restored server may
+// have an older record.
+func TestReplyTellsItsConnection(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	n := r.open()
+	granted(t, n, "a")
+	for link := range 3 {
+		assert.Equal(t, link, do(t, n, withRecord(fmt.Sprint("b", link))).Link)
+		assert.Equal(t, link, do(t, n, protocol.Request{Op: protocol.OpAdmit, Key: "e", Admit: &protocol.Admission{}}).Link)
+		r.hangUp()
+		granted(t, n, fmt.Sprint("c", link))
+	}
 }
 
 // TestSlotThatLeftAndCameBackEndsTheVote: a lock's slot moves to another shard, which loses the lock, and back. The

@@ -319,6 +319,7 @@ type Reply struct {
 
 	Run   string        // tells the server's process and data set from all others; empty if it is not known
 	Life  time.Duration // what the epoch record has left to live; zero if there is none
+	Link  int           // the node's connection that it came by: a later one has a higher number
 	Epoch *Epoch        // OpAdmit
 	Free  []int         // OpSlots, granted: some slots that are free
 

@@ -22,6 +22,7 @@ type conn struct {
 	config *Config
 	redis  redis.Conn
 	server Server
+	number int // of the node's connections, in their order
 	began  time.Time
 	worked bool // the server has answered, and not only with errors; the reader's
 
@@ -259,6 +260,7 @@ func (c *conn) settle(k wire.Call, a wire.Answer) {
 	if a.Fatal != nil {
 		c.fail(a.Fatal)
 	}
+	a.Reply.Link = c.number
 	switch r := &a.Reply; {
 	case k.Request.Op != protocol.OpAdmit || r.Err != nil:
 		r.Run = c.confirmation.run

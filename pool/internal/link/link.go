@@ -79,10 +79,12 @@ func (l *Link) run() {
 	var last Server
 	merges := true
 	backoff := time.Duration(0)
-	for sleep(l.ctx, backoff) {
+	for made := 0; sleep(l.ctx, backoff); {
 		c, err := l.connect(last)
 		var had connection
 		if err == nil {
+			c.number = made
+			made++
 			if !merges {
 				c.merger.Stop()
 			}

@@ -5,7 +5,8 @@ import "sync/atomic"
 // The numbers of a node are the highest CLIENT ID of its connections to one server process. A process numbers its
 // connections upwards, so a lower number for a later connection shows that the machine or the container of the
 // process was restored from a snapshot: with the same run_id, the same record, and older keys. Only a client that
-// had a connection from after the snapshot can see that; it deletes the record, which all clients see.
+// had a connection from after the snapshot can see that; it deletes the record, which all clients see. Others may see
+// that the record went back (package guard).
 type numbers struct {
 	last atomic.Pointer[number] // nil: there is none yet
 }

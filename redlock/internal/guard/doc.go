@@ -22,7 +22,9 @@
 // long its record has left to live. This shows whether the record is there; whether it is the same,
 // because its lifetime is partly random and drawn anew with each change; and what the server's
 // clock shows. A clock that was set ahead expires keys too early, so its node has no vote for the
-// longest TTL either.
+// longest TTL either. A record that is older than one that was read before shows a server with older
+// keys, restored from a snapshot: it gets a new record, with a quarantine. So the record is read again
+// on each new connection.
 //
 // A vote counts only if its TTL was on the node's record before, because the record tells others
 // how long to wait. An entry can cost others a quarantine, so votes for a lock that may still be

@@ -3,6 +3,7 @@ package guard
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -743,4 +744,46 @@ func TestAShortMaxTTLProvesNothing(t *testing.T) {
 	brief.asks("y", time.Second)
 	assert.Equal(t, record.Asked, court.servers[2].told(t).Basis)
 	assert.Greater(t, other.asks("z", time.Second).left(t, 2), ttl-time.Second)
+}
+
+// TestRecordThatWentBackCountsAsForgetting: a server's process is restored from a snapshot, or loads an old dump, so its
+// record is one that was there before. A client that has read a later one knows that the server has forgotten, and the
+// others learn of it.
+func TestRecordThatWentBackCountsAsForgetting(t *testing.T) {
+	for name, later := range map[string]func(*client){
+		"another TTL was entered": func(c *client) { c.asks("y", 3*ttl) },
+		"it was entered again":    func(c *client) { c.sleep(10*time.Minute + time.Second); c.asks("y", ttl) },
+		"there was another generation": func(c *client) {
+			c.servers[1].forget()
+			c.asks("y", ttl)
+			c.sleep(2 * ttl)
+			c.asks("z", ttl)
+		},
+	} {
+		for _, isConnected := range []bool{false, true} {
+			if isConnected && name == "it was entered again" {
+				continue // its life is the same, so nothing has the record read
+			}
+			t.Run(fmt.Sprint(name, ", on the same connection: ", isConnected), func(t *testing.T) {
+				c := newCourt(t, 3, ttl).client(ttl)
+				c.asks("x", ttl)
+				snapshot := *c.servers[1]
+				snapshot.keys = maps.Clone(snapshot.keys)
+				later(c)
+				require.Equal(t, granted, c.asks("before", ttl).replies[1].Outcome)
+
+				*c.servers[1] = snapshot
+				if !isConnected {
+					c.servers[1].links++
+				}
+				assert.Equal(t, unknown, c.asks("after", ttl).replies[1].Outcome)
+				b := c.court.client(ttl).asks("after2", ttl)
+				assert.Equal(t, unknown, b.replies[1].Outcome, "to another client")
+				assert.InDelta(t, ttl, b.left(t, 1), float64(2*ttl+time.Second))
+				c.sleep(4 * ttl)
+				c.asks("late", ttl)
+				assert.Equal(t, granted, c.asks("late2", ttl).replies[1].Outcome)
+			})
+		}
+	}
 }

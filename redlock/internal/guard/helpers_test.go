@@ -41,6 +41,7 @@ type server struct {
 	dies   time.Duration // when the record does, by its clock; zero: never
 	down   bool
 	silent bool // it does not answer for its record
+	links  int  // connections before the present one
 }
 
 type key0 struct {
@@ -96,7 +97,7 @@ func (s *server) life(now clock.Instant) time.Duration {
 func (s *server) vote(req *protocol.Request, now clock.Instant) protocol.Reply {
 	k, held := s.keys[req.Key]
 	held = held && k.until > s.clock(now)
-	reply := protocol.Reply{Outcome: protocol.Granted, Run: s.run, Life: s.life(now)}
+	reply := protocol.Reply{Outcome: protocol.Granted, Run: s.run, Life: s.life(now), Link: s.links}
 	switch {
 	case held && k.value != req.Value, req.Op.Extends() && !held:
 		reply.Outcome = protocol.Refused
@@ -119,7 +120,7 @@ func (s *server) admit(req *protocol.Request, now clock.Instant) protocol.Reply 
 			s.dies = s.clock(now) + a.Life
 		}
 	}
-	return protocol.Reply{Outcome: protocol.Granted, Run: s.run, Life: s.life(now),
+	return protocol.Reply{Outcome: protocol.Granted, Run: s.run, Life: s.life(now), Link: s.links,
 		Epoch: &protocol.Epoch{Record: s.record, Clock: s.clock(now), Found: found}}
 }
 

@@ -17,8 +17,8 @@ type memory struct {
 	by     Settings        // of the clients that wrote the last text that was read; zero if none was
 	record *record.Record  // nil if there is none, or it is not valid; never changed
 	run    string          // the server that it was read from
-	ends   []time.Duration // when the record dies, by the server's clock, and when it did before its last four changes
 	since  []clock.Instant // from when each step was on record, at the latest
+	history
 
 	birth  birth
 	forgot record.Loss // the locks that the node may have forgotten at its birth
@@ -40,7 +40,20 @@ type birth struct {
 	earliest, latest clock.Instant
 	seen             clock.Instant // when this client learned of it
 	age              time.Duration // then, by the server's clock
-	isSpoiled        bool          // keys may have expired too early since, which no other client has seen
+	isSpoiled        bool          // keys may have expired too early since, or be older ones, which no other client has seen
+}
+
+// A history is how a record has come to be what it is. One that goes back shows a server with older keys.
+type history struct {
+	ends []end    // of the record as it was last read, and before its last four changes
+	past []string // the generations before the last
+	link int      // the connection by which the record was read
+}
+
+// An end is when a record dies, by the server's clock. Another is drawn with each change that clients must notice.
+type end struct {
+	at    time.Duration
+	until clock.Instant // when a later one was heard of: a request that was sent then, or later, found that; zero: none was
 }
 
 // A knownTTL is one that locks of a node had.
@@ -60,6 +73,9 @@ type knownTTL struct {
 func (g *Guard) consider(v *vote, now clock.Instant) error {
 	m, t := &g.nodes[v.node], v.trial
 	if !m.covers(v) {
+		return errUnread
+	}
+	if m.birth.isSpoiled {
 		return errUnread
 	}
 	switch g.compare(m, now) {
@@ -107,8 +123,14 @@ func (m *memory) covers(v *vote) bool {
 	if m.record == nil || v.reply.Run != m.run || v.reply.Life <= 0 {
 		return false
 	}
+	if v.reply.Link > m.link { // the server may have been restored from a snapshot, with an older record
+		return false
+	}
 	for i, end := range m.ends {
-		v.clock = end - v.reply.Life
+		if end.until > 0 && v.trial.Start >= end.until {
+			continue
+		}
+		v.clock = end.at - v.reply.Life
 		if next, jump := m.time.offset.Read(v.clock, v.trial.Start, v.heard); jump == 0 {
 			if i == 0 {
 				m.time.offset, m.time.lastSeen = next, max(m.time.lastSeen, v.trial.Start)
@@ -133,6 +155,8 @@ func (g *Guard) standing(m *memory, start, now clock.Instant) error {
 		return g.aheadError(m, now)
 	case g.compare(m, now) == wrong:
 		return g.clockError(m, now)
+	case m.birth.isSpoiled:
+		return errSpoiled
 	case start < from:
 		return &protocol.QuarantineError{Left: max(0, from.Sub(now)), Reason: "it was restarted or flushed, or is new, and may have forgotten locks"}
 	case m.forgot.Basis == record.Open && !g.haveFailed(g.unread(m), from, g.openWait()):

@@ -120,7 +120,7 @@ func (g *Guard) fit(m *memory, v *vote) {
 	}
 	jump := time.Duration(math.MaxInt64)
 	for _, end := range m.ends {
-		if _, d := m.time.offset.Read(end-v.reply.Life, v.trial.Start, v.heard); d > 0 {
+		if _, d := m.time.offset.Read(end.at-v.reply.Life, v.trial.Start, v.heard); d > 0 {
 			jump = min(jump, d)
 		}
 	}
@@ -208,28 +208,69 @@ func (g *Guard) learn(m *memory, sent, heard clock.Instant, reply *protocol.Repl
 	m.time.read(&r, m.readAt < 0, g.terms.MaxTTL)
 	m.learnTTLs(&r)
 	isKnown := r.valid != nil && r.valid.Generation == m.birth.gen && reply.Run == m.run
+	wentBack := m.wentBack(&r, isKnown)
 	if !isKnown {
+		if gen := m.birth.gen; gen != "" && (r.valid == nil || r.valid.Generation != gen) {
+			m.past = append(m.past[max(0, len(m.past)-maxPast+1):], gen)
+		}
 		m.birth, m.forgot, m.ends, m.since = m.bornBy(&r), record.Loss{}, nil, nil
 	}
 	if r.valid != nil {
 		m.time.off = r.valid.Off
 		m.forgot = m.forgot.And(r.valid.Loss())
-		m.ends = slices.Insert(m.ends[:min(len(m.ends), 4)], 0, e.Clock+reply.Life)
+		m.endsAt(e.Clock+reply.Life, heard)
 		if !isKnown && e.Found > 0 {
-			m.ends = append(m.ends, e.Clock+e.Found)
+			m.ends = append(m.ends, end{e.Clock + e.Found, heard})
 		}
 		m.since = m.stepsSince(&r)
 	}
+	m.birth.isSpoiled = m.birth.isSpoiled || wentBack
 	m.failing, m.time.lastSeen = 0, max(m.time.lastSeen, sent)
 	for i := range g.nodes {
 		g.nodes[i].time.rightUntil = 0 // clocks may have been set, and Off may be another
 	}
 	m.time.readUntil = heard
-	m.readAt, m.run, m.text, m.record = sent, reply.Run, e.Record, r.valid
+	m.readAt, m.run, m.link, m.text, m.record = sent, reply.Run, reply.Link, e.Record, r.valid
 	if m.text != "" {
 		m.by = SettingsOf(r.told)
 	}
 	return nil
+}
+
+// maxPast bounds the generations before the last that are remembered of a node.
+const maxPast = 16
+
+// wentBack reports whether the record is one that was there before the last that was read. Then the server's keys
+// are older, too: it was restored from a snapshot, or has loaded an old dump. A step goes by itself only when it has
+// faded, and is used later and later.
+func (m *memory) wentBack(r *reading, isKnown bool) bool {
+	switch {
+	case r.valid == nil:
+		return false
+	case !isKnown || m.record == nil:
+		return slices.Contains(m.past, r.valid.Generation)
+	case r.valid.Basis < m.record.Basis:
+		return true
+	}
+	return slices.ContainsFunc(m.record.Steps, func(known record.Step) bool {
+		i := slices.IndexFunc(r.valid.Steps, func(s record.Step) bool { return s.TTL == known.TTL && s.Entered == known.Entered })
+		if i < 0 {
+			return known.Until() >= r.clock
+		}
+		return r.valid.Steps[i].Used < known.Used
+	})
+}
+
+// endsAt takes down when the record dies, by an answer that was heard.
+func (m *memory) endsAt(at time.Duration, heard clock.Instant) {
+	if len(m.ends) > 0 {
+		if last := &m.ends[0]; (last.at - at).Abs() <= quorum.ReadingError {
+			last.at = at
+			return
+		}
+		m.ends[0].until = heard
+	}
+	m.ends = slices.Insert(m.ends[:min(len(m.ends), 4)], 0, end{at: at})
 }
 
 // bornBy returns when a generation that is new to this client began. If there is no valid record,

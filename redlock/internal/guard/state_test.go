@@ -12,7 +12,7 @@ func (g *Guard) Clone(moved func(*Trial) *Trial) *Guard {
 	c := &Guard{terms: g.terms, nodes: slices.Clone(g.nodes), unsure: cloneParked(g.unsure, moved)}
 	for i := range c.nodes {
 		m := &c.nodes[i]
-		m.ends, m.since, m.known = slices.Clone(m.ends), slices.Clone(m.since), slices.Clone(m.known)
+		m.ends, m.since, m.known, m.past = slices.Clone(m.ends), slices.Clone(m.since), slices.Clone(m.known), slices.Clone(m.past)
 		m.parked = cloneParked(m.parked, moved)
 	}
 	return c
@@ -40,6 +40,7 @@ func (g *Guard) AppendKey(b []byte, number func(*Trial) int) []byte {
 	for i := range g.nodes {
 		m := &g.nodes[i]
 		b = fmt.Appendf(b, "%s %s %t %d %v %d ", m.text, m.run, m.record != nil, m.ends, m.birth, m.forgot)
+		b = fmt.Appendf(b, "%v %d ", m.past, m.link)
 		b = fmt.Appendf(b, "%d %v %v %d %d %d %v", m.since, m.known, m.time, m.readAt, m.failing, m.failed, m.asked)
 		b = appendParked(b, m.parked, number)
 	}

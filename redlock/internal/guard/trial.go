@@ -122,6 +122,10 @@ var (
 	// The record must be read first, and changed, because the node's clock is wrong.
 	errWrong error = &protocol.QuarantineError{Reason: "its clock differs from the other servers'"}
 
+	// The record must be replaced first, which takes the clocks of a majority.
+	errSpoiled error = &protocol.QuarantineError{Reason: "it lost keys, or has older ones than before: its clock was ahead for a moment, " +
+		"it was restored from a snapshot, or it has loaded an old dump"}
+
 	// The other nodes' clocks must be read first.
 	errUnsure error = &protocol.QuarantineError{Reason: "its clock could not be compared with those of a majority"}
 
