@@ -135,7 +135,7 @@ func (k *Key) won(now clock.Instant) {
 		c.place.at = 0
 	}
 	if who.isFair() { // it has waited among all
-		k.Turn.from = 0
+		k.Turn.until = 0
 	}
 	if rivals > 0 {
 		k.remember().met = now
@@ -144,7 +144,8 @@ func (k *Key) won(now clock.Instant) {
 		k.past.outage = 0
 	}
 	k.endContest(now)
-	k.claim, claim.turn = claim, k.Turn.begins(b.Start, now, rivals)
+	k.claim = claim
+	k.Turn.begins(b.Start, now, rivals)
 	claim.begin(b, k.renewAfter(b.Start, claim.Terms.TTL))
 	if claim.readers != nil && len(k.line) > 0 && k.line[0] == who {
 		k.letIn(who, now)
@@ -184,7 +185,7 @@ func (k *Key) lost(now clock.Instant) {
 		k.notAdopted(now)
 		return
 	}
-	k.Turn.from = 0
+	k.Turn.until = 0
 	if b.tally.Refused > 0 {
 		k.remember().met = now
 	}

@@ -22,7 +22,6 @@ type Claim struct {
 
 	hold    *Hold
 	until   clock.Instant // the deadline that the votes make
-	turn    clock.Instant // when the turn of this process began
 	horizon clock.Instant // a Fair caller that came until then came before those of other processes; see place
 	renewAt clock.Instant
 	renewal *Ballot // under way, or nil
@@ -148,7 +147,7 @@ func (k *Key) end(why Reason, failed *Ballot, now clock.Instant) *Ballot {
 	c := k.claim
 	k.claim, k.Turn.ended = nil, now
 	if k.endHold(c.hold, why, failed, now); why == Overdue {
-		k.Turn.from = 0 // a vote tells of an outage, and the node that keeps the order may hang
+		k.Turn.until = 0 // a vote tells of an outage, and the node that keeps the order may hang
 	}
 	if c.readers != nil {
 		k.endJoin(c.readers)
@@ -160,7 +159,7 @@ func (k *Key) end(why Reason, failed *Ballot, now clock.Instant) *Ballot {
 	k.tellAwaited(func(b *Ballot) bool { return b.purpose != toRelease }, now)
 	b := k.giveBack(c, c.maybe, k.Group.everyNode(), now)
 	if b.Req.Held = !c.hold.Reason.IsLoss(); why == Released {
-		k.probe(c, now)
+		k.askOthers(c, now)
 	}
 	return b
 }

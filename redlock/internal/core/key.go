@@ -416,7 +416,7 @@ func (k *Key) Weigh(b *Ballot, node int, now clock.Instant) {
 	case toLineUp:
 		k.placed(b, a, now)
 	case toProbe:
-		k.probed(a, now)
+		k.othersCounted(a, now)
 	case toWatch:
 		k.watched(b, node, a, now)
 	}

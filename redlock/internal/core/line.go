@@ -2,7 +2,6 @@ package core
 
 import (
 	"slices"
-	"time"
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/keys"
@@ -116,7 +115,7 @@ func (k *Key) next(now clock.Instant) {
 		k.beginContest(w.Terms)
 		if len(k.tries) == 0 && k.Turn.isOver(now) {
 			p := k.remember()
-			p.pace, k.Turn.from = max(p.pace, k.Turn.cost), 0
+			p.pace, k.Turn.until = max(p.pace, k.Turn.cost), 0
 			k.ask(now)
 			return
 		}
@@ -163,94 +162,30 @@ func (k *Key) isTurn(c *Caller) bool {
 	return !c.isFair() || k.contest != nil && k.contest.place.standing == first && k.contest.place.since == c.arrived
 }
 
-// Turns and handover.
+// Handover.
 
-// A Turn is a time in which one process holds the key repeatedly, with no other in between.
-type Turn struct {
-	from   clock.Instant // zero: it begins with the next claim
-	ended  clock.Instant // when the process gave the key back last
-	cost   time.Duration // how long the last acquisition took; it grows by steps
-	rivals int32         // processes that waited when it took the key, as far as is known
-	missed uint8         // times in a row that none of them was there: they may just have been voting
-	probe  probe
-}
-
-// maxMissed is how many times in a row a process may find none of its rivals before it takes a whole turn again.
-const maxMissed = 2
-
-// The shortest and the longest turn.
-const (
-	minTurn = 5 * time.Millisecond
-	maxTurn = 500 * time.Millisecond
-)
-
-// limit is how long a turn lasts, if callers of the process wait or no other process is known. It is longer
-// where acquisitions are slow, so lining up takes at most a tenth of it, up to maxTurn.
-func (t *Turn) limit() time.Duration { return min(max(minTurn, 10*t.cost), maxTurn) }
-
-// isOver reports whether the process has come back at once, and has had its turn.
-func (t *Turn) isOver(now clock.Instant) bool {
-	return t.from > 0 && now.Sub(t.ended) < t.limit() && (t.rivals > 0 || now.Sub(t.from) >= t.limit() && t.probe != asked)
-}
-
-// A probe is the question whether other processes wait, when a turn is over. A process that has come back before, and
-// knows of none, goes on once while the answer is under way.
-type probe uint8
-
-const (
-	isNew    probe = iota // the process has had the key once in this turn
-	notAsked              // several times
-	asked
-	unanswered // and the process has got the key again
-)
-
-// probe asks the node that keeps the order. The answer comes together with that to the release.
-func (k *Key) probe(c *Claim, now clock.Instant) {
-	t, avoid := &k.Turn, quorum.Set(0)
-	isShort := now.Sub(c.hold.Since) < t.limit() // else others have waited for long enough
-	if !isShort || t.rivals > 0 || t.probe != notAsked || now.Sub(t.from) < t.limit() || k.past != nil && now < k.past.noOrder {
+// askOthers asks the node that keeps the order how many processes wait, if the turn wants to know. The answer comes
+// together with that to the release.
+func (k *Key) askOthers(c *Claim, now clock.Instant) {
+	if !k.Turn.asks(now) {
 		return
 	}
-	if k.past != nil {
-		avoid = k.past.silent
-	}
-	if home := k.draw(avoid); home >= 0 {
+	p := k.remember()
+	if home := k.draw(p.silent); home >= 0 && now >= p.noOrder {
 		b := k.ballot(toProbe, protocol.OpQueue, nil, now)
 		b.Req.Key, b.Req.Timeout, b.Req.Ticket = keys.Queue.Of(k.Name), c.Terms.Timeout, &protocol.Ticket{Life: ticketLife, Leave: true}
 		k.send(b, quorum.Of(home), &b.Req)
-		t.probe = asked
 	}
 }
 
-// probed takes the answer. If no process waits another turn begins.
-func (k *Key) probed(a *Answer, now clock.Instant) {
-	if t := &k.Turn; a.Outcome == protocol.Granted {
-		if t.rivals, t.probe, t.from = int32(a.Others), isNew, 0; a.Others > 0 {
-			k.remember().met, t.from = now, now
-		}
+// othersCounted takes the answer.
+func (k *Key) othersCounted(a *Answer, now clock.Instant) {
+	if a.Outcome != protocol.Granted {
+		return
 	}
-}
-
-// begins notes that the process has got the key from the nodes, and returns when its turn began.
-func (t *Turn) begins(start, now clock.Instant, rivals int) clock.Instant {
-	t.cost = min(now.Sub(start), max(2*minTurn, 2*t.cost)) // one slow vote makes no long turn
-	switch {
-	case rivals > 0:
-		t.rivals, t.missed = int32(rivals), 0
-	case t.rivals > 0 && t.missed < maxMissed:
-		t.missed++
-	default:
-		t.rivals = 0
+	if k.Turn.told(a.Others, now); a.Others > 0 {
+		k.remember().met = now
 	}
-	switch {
-	case t.from == 0 || now.Sub(t.ended) >= t.limit():
-		t.from, t.probe = now, isNew
-	case t.probe == isNew:
-		t.probe = notAsked
-	case t.probe == asked:
-		t.probe = unanswered
-	}
-	return t.from
 }
 
 // grant gives the claim to a caller.
@@ -331,7 +266,7 @@ func (k *Key) canHandOver(c *Claim, now clock.Instant) bool {
 // has not asked for that.
 func (k *Key) couldHandOver(c *Claim, now clock.Instant) bool {
 	mayLast := c.trouble != nil && c.trouble.longest > c.Terms.TTL
-	return len(k.line) > 0 && !mayLast && c.passesTo(k.line[0]) && now.Sub(c.turn) < k.Turn.limit() && c.until.Sub(now) >= c.Terms.TTL/2
+	return len(k.line) > 0 && !mayLast && c.passesTo(k.line[0]) && now < k.Turn.until && c.until.Sub(now) >= c.Terms.TTL/2
 }
 
 // passesTo reports whether the claim can be handed over to a caller. The value must be unknown outside of this

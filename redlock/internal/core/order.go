@@ -93,7 +93,7 @@ func (k *Key) ask(now clock.Instant) {
 			p.at.Remove(home)
 		}
 		k.leaveOrder(now)
-		p.id, p.since, p.others = k.Group.NewValue(""), since, int(k.Turn.rivals)
+		p.id, p.since, p.others = k.Group.NewValue(""), since, k.Turn.others
 	}
 	if !c.look.listens {
 		c.look.listens = true

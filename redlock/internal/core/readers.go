@@ -183,7 +183,7 @@ func (k *Key) admit(now clock.Instant) {
 // and at least half of the TTL is left.
 func (k *Key) isConfirmed(j *Caller, now clock.Instant) bool {
 	c := k.claim
-	return c.mayJoin(j) && now < c.readers.confirmed.Add(k.Turn.limit()) && c.until.Sub(now) >= j.Terms.TTL/2
+	return c.mayJoin(j) && now < c.readers.confirmed.Add(k.Turn.length()) && c.until.Sub(now) >= j.Terms.TTL/2
 }
 
 // mayJoin reports whether the claim is one that the reader would have asked for. One that does not renew it wants all

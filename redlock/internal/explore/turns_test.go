@@ -178,9 +178,9 @@ func TestTurns(t *testing.T) {
 	}{
 		// Each row's bounds are about a tenth from what was measured.
 		{"alone", 1, 1, 0, 900, 3 * time.Millisecond},
-		{"two", 2, 1, 0, 950, 10 * time.Millisecond},
+		{"two", 2, 1, 0, 950, 4 * time.Millisecond},
 		{"two that hold for 2 ms", 2, 1, 2 * time.Millisecond, 310, 4 * time.Millisecond},
-		{"four", 4, 1, 0, 950, 10 * time.Millisecond},
+		{"four", 4, 1, 0, 950, 4 * time.Millisecond},
 		{"four that hold for 10 ms", 4, 1, 10 * time.Millisecond, 82, 55 * time.Millisecond},
 		{"sixteen", 16, 1, 0, 950, 40 * time.Millisecond},
 		{"sixteen that hold for 2 ms", 16, 1, 2 * time.Millisecond, 310, 52 * time.Millisecond},
