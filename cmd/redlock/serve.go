@@ -352,20 +352,14 @@ func (s *serveCommand) resume(ctx context.Context, server *serve.Server) (finish
 	}, nil
 }
 
-// takeState returns what the last redlock serve has left to go on with, which may be nothing. The file is removed first, so
-// that no other one goes on with it, too. An empty file is none.
+// takeState returns what the last redlock serve has left to go on with, which may be nothing. A file that cannot be read
+// stays.
 func (s *serveCommand) takeState() (left serve.State, err error) {
 	if s.state == "" {
 		return left, nil
 	}
-	text, err := os.ReadFile(s.state)
-	if err == nil && len(text) > 0 {
-		if err = json.Unmarshal(text, &left); err == nil {
-			err = left.Check()
-		}
-	}
-	if err == nil {
-		err = os.Remove(s.state)
+	if _, err = readState(s.state); err == nil {
+		left, err = s.claimState()
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return left, wrong(s.flags, "state", "%w; remove it if it is not what redlock serve has left", err)
@@ -374,6 +368,36 @@ func (s *serveCommand) takeState() (left serve.State, err error) {
 		return left, wrong(s.flags, "state", "cannot be written, so no lock would outlive a restart: %w", err)
 	}
 	return left, nil
+}
+
+// claimState gives the file another name before it reads it. So of several that have found the file one goes on with it,
+// and with what is there by then.
+func (s *serveCommand) claimState() (left serve.State, err error) {
+	f, err := os.CreateTemp(filepath.Dir(s.state), filepath.Base(s.state)+".*")
+	if err != nil {
+		return left, err
+	}
+	f.Close()
+	if err := os.Rename(s.state, f.Name()); err != nil {
+		os.Remove(f.Name())
+		return left, err
+	}
+	if left, err = readState(f.Name()); err != nil {
+		return left, cmp.Or(os.Rename(f.Name(), s.state), err)
+	}
+	return left, os.Remove(f.Name())
+}
+
+// readState reads a file of leave. An empty one has no sessions.
+func readState(path string) (left serve.State, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil || len(text) == 0 {
+		return left, err
+	}
+	if err = json.Unmarshal(text, &left); err == nil {
+		err = left.Check()
+	}
+	return left, err
 }
 
 // tryState returns why leave could not write a file there, or nil. It leaves the path itself alone, where

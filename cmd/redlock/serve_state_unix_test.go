@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -172,4 +173,47 @@ func TestServeAnswersWhileItResumes(t *testing.T) {
 	s.says(`goes on with 1 locks of the last redlock serve; 0 were lost`)
 	assert.Contains(t, s.ask("GET", lease, "").body, `"held":true`)
 	assert.Equal(t, http.StatusNoContent, s.ask("DELETE", lease, "").status)
+}
+
+// TestServeGoesOnWithAStateAlone: while one reads the file, another one takes it, and may leave the next.
+func TestServeGoesOnWithAStateAlone(t *testing.T) {
+	t.Parallel()
+	state := func(id string) []byte { return []byte(`{"version":1,"sessions":[{"id":"` + id + `","leases":[]}]}`) }
+	for name, row := range map[string]struct {
+		meanwhile func(file string) error
+		want      int
+	}{
+		"it is taken": {os.Remove, 0},
+		"it is taken, and the next is there": {func(file string) error {
+			return writeSecret(file, state("next"), func() {})
+		}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "state")
+			tr.NoError(t, syscall.Mkfifo(file, 0o600)) // which is read until its writer closes it
+			done := make(chan error, 1)
+			go func() {
+				f, err := os.OpenFile(file, os.O_WRONLY, 0)
+				if err == nil {
+					_, err = f.Write(state("first"))
+					done <- errors.Join(err, row.meanwhile(file), f.Close())
+					return
+				}
+				done <- err
+			}()
+			c := &cobra.Command{}
+			s := &serveCommand{servers: serverFlags(c), state: file}
+			left, err := s.takeState()
+			tr.NoError(t, err)
+			tr.NoError(t, <-done)
+			tr.Len(t, left.Sessions, row.want)
+			if row.want > 0 {
+				assert.Equal(t, "next", left.Sessions[0].ID)
+			}
+			others, err := os.ReadDir(filepath.Dir(file))
+			tr.NoError(t, err)
+			assert.Empty(t, others)
+		})
+	}
 }
