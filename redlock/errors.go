@@ -303,7 +303,7 @@ var errNoToken = fmt.Errorf("%w for a fencing token", ErrNoQuorum)
 var errHighMark = errors.New("has a mark as high, or one that is no number")
 
 // errLowToken is the cause for a node that holds the lock, but does not accept its token.
-var errLowToken = errors.New("has accepted a higher fencing token")
+var errLowToken = errors.New("has accepted a higher fencing token, or its clock is far from this one")
 
 // errNoAnswer is the cause for a node that has not replied yet.
 var errNoAnswer = errors.New("no answer")

@@ -84,7 +84,8 @@ func TestALockWithoutATokenIsNone(t *testing.T) {
 			require.Len(t, reqs, 1)
 			assert.True(t, reqs[0].MayHold)
 			raised, _ := p.requests(protocol.OpRaise)
-			assert.Equal(t, raised[0].Token, reqs[0].Token, "what was asked for last must not come later")
+			require.Len(t, raised, 2, "and once more to a number that three have not refused yet")
+			assert.Equal(t, raised[1].Token, reqs[0].Token, "what was asked for last must not come later")
 		}
 	})
 }
@@ -108,6 +109,25 @@ func TestClocksFarApartAreNoHolder(t *testing.T) {
 		asked := len(votes.of(sim.Submitted, protocol.OpAcquireFenced)) / 3
 		assert.Greater(t, asked, 5)
 		assert.InDelta(t, asked, len(seen.take(redlock.EventAttempt)), 1, "the last may be under way")
+	})
+}
+
+// TestATokenTooFarFromMostClocksIsNotTheLast: servers 1 and 3 are 4 and 9 seconds ahead, and the others have accepted
+// numbers 5.4 seconds ahead. So one above those of all is too far ahead for most, and a lower one is not.
+func TestATokenTooFarFromMostClocksIsNotTheLast(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l := fencing(t, w, 0)
+		onAll(w, func(s *sim.Server) { s.SetCounter("redlock:fence:{x}", float64(time.Now().Add(5400*time.Millisecond).UnixMicro())) })
+		for i, ahead := range map[int]time.Duration{0: 4 * time.Second, 2: 9 * time.Second} {
+			w.Servers()[i].Step(ahead)
+			w.Servers()[i].Del("redlock:fence:{x}")
+		}
+		for range 3 {
+			lock, err := l.TryAcquire(t.Context(), "x")
+			require.NoError(t, err)
+			assert.Less(t, lock.Fence(), time.Now().Add(8*time.Second).UnixMicro())
+			require.NoError(t, lock.Release(t.Context()))
+		}
 	})
 }
 

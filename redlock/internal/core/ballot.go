@@ -237,14 +237,13 @@ func (b *Ballot) noToken(now clock.Instant) *Failure {
 	return f
 }
 
-// nextToken is the number that most of the nodes that have the claim would accept, and how many those are. A
-// node whose clock or numbers are far from those of the others is left out.
+// nextToken is the number that most of the nodes that have the claim would accept, as far as they have told, and how
+// many those are.
 func (b *Ballot) nextToken() (token int64, agree int) {
-	reach := 2 * b.Req.Slack.Microseconds()
 	for _, of := range *b.floors {
 		n, least := 0, b.leastOf(of)
 		for _, f := range *b.floors {
-			if l := b.leastOf(f); l <= least && least-l <= reach {
+			if b.wouldAccept(f, least+1) {
 				n++
 			}
 		}
@@ -253,6 +252,18 @@ func (b *Ballot) nextToken() (token int64, agree int) {
 		}
 	}
 	return token, agree
+}
+
+// wouldAccept reports whether a node would accept a number in a raise. A node that refuses a raise to a number above
+// its least finds that too far from its clock. Before, a node whose clock or numbers are far from the number is left
+// out.
+func (b *Ballot) wouldAccept(f floor, token int64) bool {
+	least := b.leastOf(f)
+	if b.purpose == toRaise {
+		isTooFar := f.at > 0 && f.at < b.Req.Token
+		return token > least && !(isTooFar && token >= b.Req.Token)
+	}
+	return token > least && token-least <= 2*b.Req.Slack.Microseconds()+1
 }
 
 // leastOf is what the node's numbers must be above.

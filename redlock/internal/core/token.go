@@ -39,6 +39,7 @@ type tokens struct {
 	issued   int64         // how many holders have had one
 	since    clock.Instant // the block was proposed
 	isJudged bool          // the nodes have not compared the first with their clocks
+	isAgain  bool          // the vote has raised them twice
 	raise    *Ballot       // that proposes the block and was not accepted yet; nil: the vote has proposed it
 }
 
@@ -119,8 +120,10 @@ func (k *Key) hasToken(now clock.Instant) bool {
 		}
 	case t.isRaised():
 		return true
+	case t.raise.isTokenRefused() && (t.isAgain || t.raise.showsNext()):
+		k.raiseAgain(now)
 	case t.raise.isTokenRefused():
-		k.loseToken(now)
+		c.until = min(c.until, now.Add(k.answerLimit(vote.Req.Timeout)))
 	}
 	return false
 }
@@ -131,7 +134,7 @@ func (k *Key) tokenOverdue(now clock.Instant) {
 		k.raiseVote(now)
 		return
 	}
-	k.loseToken(now)
+	k.raiseAgain(now)
 }
 
 // raiseVote raises the token of a vote above all that the nodes have told.
@@ -140,6 +143,21 @@ func (k *Key) raiseVote(now clock.Instant) {
 	first, _ := c.vote.nextToken()
 	k.remember().met = now
 	k.raise(c.claim, first, c.claim.tokens.size, now)
+	c.wait(voting, now.Add(c.vote.Req.Timeout))
+}
+
+// raiseAgain raises the token of a vote to another number, after one that was too far from the clocks of most nodes. If
+// no quorum would accept another, or that is the second time, the vote is lost.
+func (k *Key) raiseAgain(now clock.Instant) {
+	c := k.contest
+	t := c.claim.tokens
+	first, agree := t.raise.nextToken()
+	if t.isAgain || !t.raise.isTokenRefused() || agree < t.raise.tally.Quorum() {
+		k.loseToken(now)
+		return
+	}
+	t.isAgain = true
+	k.raise(c.claim, first, t.size, now)
 	c.wait(voting, now.Add(c.vote.Req.Timeout))
 }
 
