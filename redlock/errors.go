@@ -70,7 +70,7 @@ type QuorumError struct {
 	Op     string // "acquire", "raise" (of a fencing token), "extend", "release", "inspect" or "mark"
 	Name   string // the lock's name
 	Votes  int    // nodes that granted
-	Nodes  int    // nodes asked
+	Nodes  int    // nodes that there are
 	Quorum int    // votes needed
 
 	// Remaining estimates when a quorum of nodes will be free and out of quarantine, unless the holder
@@ -92,10 +92,11 @@ type QuorumError struct {
 	Err    error             // matches ErrHeld, ErrNoQuorum, ErrMap, ErrLost or ErrMarked, or is the context's error
 	Causes *multierror.Error // a *NodeError for each node that refused, failed or was too late; nil if none
 
-	weight  int   // of a lock of more than one permit
-	before  error // see Kind
-	isHere  bool  // another caller of this process has the lock, so no node was asked
-	isTaken bool  // a majority lost the claim of a holder before its deadline
+	weight    int   // of a lock of more than one permit
+	before    error // see Kind
+	isUnasked bool  // no node was asked
+	isHere    bool  // another caller of this process has the lock
+	isTaken   bool  // a majority lost the claim of a holder before its deadline
 }
 
 // Kind returns what kept the caller from the lock: ErrHeld, ErrNoQuorum or ErrMap, even if Err is the
@@ -124,36 +125,46 @@ func (e *QuorumError) Error() string {
 	if e.isTaken {
 		return e.taken()
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "redlock: %s %q: %v (%s; %d needed", e.Op, e.Name, e.Err, e.counts(), e.Quorum)
-	if e.Outage > 0 {
-		fmt.Fprintf(&b, "; no quorum has answered for %v", rounded(e.Outage))
+	text := fmt.Sprintf("redlock: %s %q: %v", e.Op, e.Name, e.Err)
+	if details := e.details(); len(details) > 0 {
+		text += " (" + strings.Join(details, "; ") + ")"
+	}
+	if said := e.said(); said != "" {
+		text += ": " + said
+	}
+	return text
+}
+
+// details are what is known beside the kind.
+func (e *QuorumError) details() (known []string) {
+	add := func(format string, args ...any) { known = append(known, fmt.Sprintf(format, args...)) }
+	if !e.isUnasked {
+		add("%s; %d needed", e.counts(), e.Quorum)
+	}
+	if outage := rounded(e.Outage); outage > 0 {
+		add("no quorum has answered for %v", outage)
 	}
 	if e.isHere {
-		b.WriteString("; held by another caller of this process")
+		add("held by another caller of this process")
 	}
 	if e.Holder != (Holder{}) {
-		fmt.Fprintf(&b, "; held by %v", e.Holder)
+		add("held by %v", e.Holder)
 	}
 	switch {
 	case e.weight > 0:
-		fmt.Fprintf(&b, "; fewer than %d of %d permits are free", e.weight, e.Permits)
+		add("fewer than %d of %d permits are free", e.weight, e.Permits)
 	case e.Permits > 0:
-		fmt.Fprintf(&b, "; all %d permits are held", e.Permits)
+		add("all %d permits are held", e.Permits)
 	}
 	switch {
 	case e.Remaining == NoTTL:
-		b.WriteString("; a key without TTL is in the way")
+		add("a key without TTL is in the way")
 	case e.Remaining > 0 && errors.Is(e.Kind(), ErrHeld):
-		fmt.Fprintf(&b, "; free in %v unless renewed", rounded(e.Remaining))
+		add("free in %v unless renewed", rounded(e.Remaining))
 	case e.Remaining > 0:
-		fmt.Fprintf(&b, "; a quorum has a vote in %v", rounded(e.Remaining))
+		add("a quorum has a vote in %v", rounded(e.Remaining))
 	}
-	b.WriteString(")")
-	if said := e.said(); said != "" {
-		b.WriteString(": " + said)
-	}
-	return b.String()
+	return known
 }
 
 // taken is the text of a lock that was taken from its holder. It counts the nodes that have said
@@ -342,7 +353,7 @@ type nodes []protocol.Node
 // quorumError makes the error of a request that was sent to no node.
 func (ns nodes) quorumError(op protocol.Op, name string, kind error) *QuorumError {
 	n := len(ns)
-	return &QuorumError{Op: op.String(), Name: name, Err: kind, Nodes: n, Quorum: n/2 + 1}
+	return &QuorumError{Op: op.String(), Name: name, Err: kind, Nodes: n, Quorum: n/2 + 1, isUnasked: true}
 }
 
 // errorOf makes the error of a failure. ended is the context's error, if that ended the waiting.
@@ -351,7 +362,7 @@ func (ns nodes) errorOf(op protocol.Op, name string, f *core.Failure, ended erro
 	if f.Kind == core.NoQuorum && ns.lackOthersVotes(f) {
 		e.Err = ErrMap
 	}
-	e.Votes, e.Remaining, e.Outage, e.isHere = f.Votes, f.Remaining, f.Outage, f.Kind == core.ByUs
+	e.Votes, e.Remaining, e.Outage, e.isHere, e.isUnasked = f.Votes, f.Remaining, f.Outage, f.Kind == core.ByUs, f.Nodes == 0
 	if ended != nil {
 		e.before, e.Err = e.Err, ended
 	}

@@ -126,6 +126,26 @@ func TestTheTextOfAQuorumError(t *testing.T) {
 	}
 }
 
+// TestAnErrorCountsOnlyAnswers of nodes that were asked, and tells of no outage that has not lasted.
+func TestAnErrorCountsOnlyAnswers(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w, redlock.TTL(ttl))
+		k := take(t, l, "x", redlock.Renew(false))
+		_, err := l.TryAcquire(t.Context(), "x")
+		assert.EqualError(t, err, fmt.Sprintf(`redlock: acquire "x": held by another (held by another caller of this process; free in %v unless renewed)`, k.Remaining().Round(time.Millisecond)))
+		_, err = l.Acquire(canceled(t), "y")
+		assert.EqualError(t, err, `redlock: acquire "y": context canceled`)
+
+		onAll(w, (*sim.Server).Hang)
+		ctx, cancel := context.WithTimeout(t.Context(), nodeTimeout/2)
+		defer cancel()
+		_, err = l.Acquire(ctx, "y")
+		assert.EqualError(t, err, `redlock: acquire "y": context deadline exceeded (0 of 5 granted, 5 not heard of; 3 needed)`)
+	})
+	short := &redlock.QuorumError{Op: "acquire", Name: "x", Nodes: 3, Quorum: 2, Err: redlock.ErrNoQuorum, Outage: time.Second / 4000}
+	assert.EqualError(t, short, `redlock: acquire "x": no quorum (0 of 3 granted, 3 not heard of; 2 needed)`)
+}
+
 // kinds are all that a failure can be. No error may be two of them.
 var kinds = []error{
 	redlock.ErrHeld, redlock.ErrNoQuorum, redlock.ErrLost, redlock.ErrReleased, redlock.ErrMarked, redlock.ErrMap, redlock.ErrClosed,

@@ -117,7 +117,9 @@ func TestClocksFarApartAreNoHolder(t *testing.T) {
 func TestATokenTooFarFromMostClocksIsNotTheLast(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l := fencing(t, w, 0)
-		onAll(w, func(s *sim.Server) { s.SetCounter("redlock:fence:{x}", float64(time.Now().Add(5400*time.Millisecond).UnixMicro())) })
+		onAll(w, func(s *sim.Server) {
+			s.SetCounter("redlock:fence:{x}", float64(time.Now().Add(5400*time.Millisecond).UnixMicro()))
+		})
 		for i, ahead := range map[int]time.Duration{0: 4 * time.Second, 2: 9 * time.Second} {
 			w.Servers()[i].Step(ahead)
 			w.Servers()[i].Del("redlock:fence:{x}")

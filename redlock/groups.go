@@ -70,7 +70,7 @@ func (s *settings) checkGroups(of []Group) (groups.Map, error) {
 	for i, g := range of {
 		switch {
 		case g.Name == "":
-			return nil, fmt.Errorf("redlock: group %d has no name", i)
+			return nil, fmt.Errorf("redlock: group %d has no name", i+1)
 		case m[g.Name] != nil:
 			return nil, fmt.Errorf("redlock: two groups are named %q", g.Name)
 		case len(g.Nodes) == 0:

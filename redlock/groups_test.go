@@ -426,11 +426,11 @@ func TestWhatCannotBeGroups(t *testing.T) {
 				return []redlock.Group{{"x", c.Nodes()[:3]}, {"x", c.Nodes()[3:]}}
 			},
 			`group "x" has no nodes`: func(*sim.Client) []redlock.Group { return []redlock.Group{{Name: "x"}} },
-			"group 0 has no name":    func(c *sim.Client) []redlock.Group { return []redlock.Group{{Nodes: c.Nodes()}} },
+			"group 1 has no name":    func(c *sim.Client) []redlock.Group { return []redlock.Group{{Nodes: c.Nodes()}} },
 			`groups "x" and "y" have the same server`: func(c *sim.Client) []redlock.Group {
 				return []redlock.Group{{"x", c.Nodes()[:3]}, {"y", c.MoreNodes()[2:4]}}
 			},
-			"nodes 0 and 1 are the same": func(c *sim.Client) []redlock.Group {
+			"nodes 1 and 2 are the same": func(c *sim.Client) []redlock.Group {
 				return []redlock.Group{{"x", []redlock.Node{c.Nodes()[0], c.MoreNodes()[0]}}}
 			},
 		} {

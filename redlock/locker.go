@@ -131,14 +131,14 @@ func (s *settings) checkNodes(nodes []protocol.Node) error {
 	names := map[string]int{}
 	for i, n := range nodes {
 		if n == nil {
-			return fmt.Errorf("redlock: node %d is nil", i)
+			return fmt.Errorf("redlock: node %d is nil", i+1)
 		}
 		if j, twice := names[n.String()]; twice {
-			return fmt.Errorf("redlock: nodes %d and %d are the same, %s: one server must not vote twice", j, i, n)
+			return fmt.Errorf("redlock: nodes %d and %d are the same, %s: one server must not vote twice", j, i+1, n)
 		}
-		names[n.String()] = i
+		names[n.String()] = i + 1
 		if f, ok := n.(protocol.Forgetful); ok && f.Forgets() && !s.guard {
-			return fmt.Errorf("redlock: node %d, %s, fails over, and needs the memory guard, which is turned off", i, n)
+			return fmt.Errorf("redlock: node %d, %s, fails over, and needs the memory guard, which is turned off", i+1, n)
 		}
 	}
 	return nil

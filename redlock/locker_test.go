@@ -39,7 +39,7 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 		"no nodes":                      {nil, nil},
 		"65 nodes":                      {many, nil},
 		"must not vote twice":           {[]string{"a", "b", "a"}, nil},
-		"nodes 0 and 2 are the same, a": {[]string{"a", "b", "a"}, nil},
+		"nodes 1 and 3 are the same, a": {[]string{"a", "b", "a"}, nil},
 		"TTL(9ms): must be between 10ms and 8760h0m0s": {five, []redlock.LockerOption{redlock.TTL(9 * time.Millisecond)}},
 		"TTL(8760h0m0.001s): must be":                  {five, []redlock.LockerOption{redlock.TTL(365*24*time.Hour + time.Millisecond)}},
 		"TTL(1h0m0.001s): is above an hour: after a restart of most servers no client would get any lock for 1h0m0.001s; if that is": {five, []redlock.LockerOption{redlock.TTL(time.Hour + time.Millisecond)}},
@@ -67,7 +67,7 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 	}
 	given, all := nodes("a", "b")
 	_, err := redlock.New(append(given, nil))
-	assert.ErrorContains(t, err, "node 2 is nil")
+	assert.ErrorContains(t, err, "node 3 is nil")
 	assert.Equal(t, 1, all[0].closed)
 }
 
@@ -238,7 +238,7 @@ func TestANodeBelongsToOneLocker(t *testing.T) {
 		_, err = redlock.New(some)
 		assert.ErrorContains(t, err, "belongs to another Locker")
 	}
-	assert.ErrorContains(t, err, "node 1, b,")
+	assert.ErrorContains(t, err, "node 2, b,")
 	for i, n := range all {
 		assert.Equal(t, i/3, n.closed, n.name)
 	}
@@ -385,7 +385,7 @@ func TestANodeThatForgetsNeedsTheGuard(t *testing.T) {
 	given, all := nodes("a", "b", "c")
 	given[1] = &forgetful{given[1]}
 	_, err := redlock.New(given, redlock.MemoryGuard(false))
-	assert.ErrorContains(t, err, "node 1, b, fails over")
+	assert.ErrorContains(t, err, "node 2, b, fails over")
 	assert.ErrorContains(t, err, "needs the memory guard")
 	for _, n := range all {
 		assert.Equal(t, 1, n.closed, n.name)

@@ -302,6 +302,8 @@ func (k *Key) inTheWay(c *Caller, now clock.Instant) *Failure {
 		return o.lost.During(k.remember().outage, now).After(now)
 	case o != nil && o.phase == ordered && o.place.waited:
 		return &Failure{Kind: ByOther, At: now}
+	case o != nil && o.phase == voting:
+		return o.vote.failure(Unknown, now)
 	}
 	return &Failure{Kind: Unknown, At: now}
 }

@@ -26,7 +26,7 @@ func Claim(nodes []protocol.Node) (own []protocol.Node, err error) {
 				own = append(own, n)
 			}
 		} else if err == nil {
-			err = fmt.Errorf("redlock: node %d, %s, belongs to another Locker already, which would close it: open nodes for each Locker", i, n)
+			err = fmt.Errorf("redlock: node %d, %s, belongs to another Locker already, which would close it: open nodes for each Locker", i+1, n)
 		}
 	}
 	for _, n := range own {
