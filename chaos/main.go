@@ -3,7 +3,6 @@
 //
 //	go -C chaos run . --duration 15m                        # all but clock-at-boot, about a minute each
 //	go -C chaos run . --scenario pause-clients,mixed --seed 42  # the same faults again
-//	go -C chaos run . --scenario mixed --seed 42 --plan     # only say which
 //	go -C chaos run . --scenario flush --client redsync  # another library
 //	go -C chaos run . --scenario restart-majority --no-guard
 //
@@ -79,14 +78,10 @@ func runAll(ctx context.Context, args []string, out io.Writer) (code int, err er
 		return o.tell(out, o.judge, 0, v), nil
 	}
 	if !o.table {
-		fmt.Fprintf(out, "seed %d, %v of faults in all\n", o.seed, o.duration)
+		fmt.Fprintf(out, "seed %d, %v of faults in each scenario\n", o.seed, o.duration)
 	}
 	for _, s := range o.scenarios {
 		t := trial{Scenario: s, options: o}
-		if o.plan {
-			fmt.Fprintf(out, "\n%s: %s\n%v", s.Name, s.About, s.Plan(t.setting()))
-			continue
-		}
 		began := time.Now()
 		v, file, err := t.run(ctx)
 		if err != nil {

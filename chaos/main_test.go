@@ -112,9 +112,9 @@ func TestThePromisesHold(t *testing.T) {
 // The control: a violation that the rules do not find where it must be, they would not find elsewhere.
 func TestWithoutTheMemoryGuardTheChecksFindTwoHolders(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ locks, rule, says string }{
-		{"fenced,shared", "overlap", "(shared)"},
-		{"permit,fenced-permit", "permits", "beside 3 others"},
+	for _, c := range []struct{ locks, says string }{
+		{"fenced,shared", "(shared)"},
+		{"permit,fenced-permit", "(permit)"},
 	} {
 		t.Run(c.locks, func(t *testing.T) {
 			t.Parallel()
@@ -124,7 +124,7 @@ func TestWithoutTheMemoryGuardTheChecksFindTwoHolders(t *testing.T) {
 				ttl := []time.Duration{time.Second, 3 * time.Second}[n%2]
 				v, _ := try(t, "restart-majority", 8*ttl, "--ttl", ttl.String(), "--no-guard", "--clients", "6", "--locks", c.locks)
 				found := slices.ContainsFunc(v.Violations, func(f judge.Violation) bool {
-					return f.Rule == c.rule && strings.Contains(f.Text, c.says)
+					return f.Rule == "overlap" && strings.Contains(f.Text, c.says)
 				})
 				if found {
 					assert.False(t, v.OK())
@@ -136,21 +136,14 @@ func TestWithoutTheMemoryGuardTheChecksFindTwoHolders(t *testing.T) {
 	}
 }
 
-// liar grants every lock at once, and says that all are held.
-const liar = `while read -r request _; do case $request in
-	open) echo ready liar ;;
-	acquire) echo granted ;;
-	held) echo held 1000 ;;
-	release) echo released ;;
-esac; done`
-
 func TestAProgramThatSaysItHasWhatItHasNotIsFound(t *testing.T) {
 	t.Parallel()
+	const liar = `echo; exec cat` + " #" // it grants every lock at once
 	v, text := try(t, "kill-clients", 2*time.Second, "--ttl", "300ms", "--nodes", "1", "--client", liar)
 	assert.Positive(t, v.Broken("overlap"))
 	assert.Positive(t, v.Notice)
 	assert.Positive(t, v.Broken("register"), "the resource sees it, whatever clients say")
-	assert.Contains(t, text, "client    liar")
+	assert.Contains(t, text, "client    echo; exec cat")
 }
 
 // A holder that comes back from a pause deletes the key of the next, unless its release compares. It
@@ -176,7 +169,7 @@ func TestARunWithoutItsProgramEndsWithTheReason(t *testing.T) {
 	o.keep = t.TempDir()
 	tr := trial{Scenario: o.scenarios[0], options: o}
 	_, _, err = tr.run(t.Context())
-	assert.ErrorContains(t, err, `"exec no-such-program" ended its output instead of answering "open"`)
+	assert.ErrorContains(t, err, `the program cannot be run: "exec no-such-program"`)
 }
 
 func TestAnInterruptedRunIsJudgedAndLeavesNothing(t *testing.T) {
@@ -187,7 +180,7 @@ func TestAnInterruptedRunIsJudgedAndLeavesNothing(t *testing.T) {
 	s, _ := nemesis.ByName("mixed")
 	dir := t.TempDir()
 	tr := trial{Scenario: s, options: options{
-		scenarios: []nemesis.Scenario{s}, ttls: s.Shortest(), duration: time.Hour, seed: 1, ttl: time.Second, clients: 2, nodes: 5, locks: history.Locks, keep: dir,
+		scenarios: []nemesis.Scenario{s}, duration: time.Hour, seed: 1, ttl: time.Second, clients: 2, nodes: 5, locks: history.Locks, keep: dir,
 	}}
 	go func() {
 		defer interrupt()
@@ -220,22 +213,6 @@ func TestBadArgumentsAreRefused(t *testing.T) {
 	}
 }
 
-// TestAMinuteAndAHalfIsEnoughForAllScenarios: each has a share in which a fault and its end fit.
-func TestAMinuteAndAHalfIsEnoughForAllScenarios(t *testing.T) {
-	t.Parallel()
-	o, err := parse([]string{"--duration", "90s"}, io.Discard)
-	require.NoError(t, err)
-	assert.Len(t, o.scenarios, len(nemesis.Scenarios)-1, "all but clock-at-boot")
-	total := time.Duration(0)
-	for _, s := range o.scenarios {
-		assert.GreaterOrEqual(t, o.share(s), time.Duration(s.Shortest())*o.ttl, s.Name)
-		total += o.share(s)
-	}
-	assert.InDelta(t, float64(90*time.Second), float64(total), float64(time.Second))
-	_, err = parse([]string{"--duration", "56s"}, io.Discard)
-	assert.ErrorContains(t, err, "take 58 TTLs, which is 1m6.7s: give that or more, or fewer scenarios")
-}
-
 func TestAReplayHasTheOptionsOfItsRun(t *testing.T) {
 	t.Parallel()
 	args := []string{"--scenario", "flush,proxy", "--duration", "20s", "--seed", "7", "--nodes", "3", "--client", "echo 'a b'", "--keep", "x"}
@@ -246,23 +223,6 @@ func TestAReplayHasTheOptionsOfItsRun(t *testing.T) {
 	assert.Equal(t, `go -C chaos run . --scenario=proxy --duration=10s --seed=7 --client='echo '\''a b'\''' --nodes='3'`, tr.replay())
 }
 
-func TestAPlanIsPrintedAndNotCarriedOut(t *testing.T) {
-	t.Parallel()
-	var first, second bytes.Buffer
-	for _, out := range []*bytes.Buffer{&first, &second} {
-		code, err := runAll(t.Context(), []string{"--plan", "--seed", "5"}, out)
-		require.NoError(t, err)
-		assert.Zero(t, code)
-	}
-	assert.Equal(t, first.String(), second.String())
-	for _, s := range nemesis.Scenarios {
-		if s.Clocks {
-			continue
-		}
-		assert.Contains(t, first.String(), "\n"+s.Name+": ")
-	}
-}
-
 // The history is that of SET NX PX by redis-cli, whose clients were paused. It has one overlap.
 func TestAHistoryWithViolationsFailsTheProgram(t *testing.T) {
 	t.Parallel()
@@ -270,7 +230,7 @@ func TestAHistoryWithViolationsFailsTheProgram(t *testing.T) {
 	code, err := runAll(t.Context(), []string{"--judge", "testdata/setnx.jsonl"}, &out)
 	require.NoError(t, err)
 	assert.Equal(t, violated, code)
-	assert.Contains(t, out.String(), "checks    overlap 1, permits ok, fencing ok, register ok, leftover ok, evidence ok")
+	assert.Contains(t, out.String(), "checks    overlap 1, fencing ok, register ok, leftover ok, evidence ok")
 	assert.Contains(t, out.String(), `client 5's acquisition 2 (plain) was granted the lock 14.3ms before client 1's acquisition 1 (plain)`)
 
 	whole, err := os.ReadFile("testdata/setnx.jsonl")

@@ -17,8 +17,7 @@ import (
 // options are the values of the flags.
 type options struct {
 	scenarios []nemesis.Scenario
-	ttls      int // how many the shortest plans of all scenarios take together
-	duration  time.Duration
+	duration  time.Duration // of each scenario
 	seed      uint64
 	ttl       time.Duration
 	clients   int
@@ -28,7 +27,6 @@ type options struct {
 	table     bool
 	locks     []history.Lock
 	noGuard   bool
-	plan      bool
 	judge     string
 	keep      string
 	given     string // the flags that a replay needs, for a shell
@@ -58,7 +56,6 @@ func parse(args []string, out io.Writer) (o options, err error) {
 		"kinds of locks that the clients ask for, with commas between them")
 	flags.BoolVar(&o.noGuard, "no-guard", false,
 		"turn the memory guard off, to see that the checks find what it prevents")
-	flags.BoolVar(&o.plan, "plan", false, "print the plans and do nothing else")
 	flags.StringVar(&o.keep, "keep", "", "keep all histories in this `folder`, also those without violations")
 	flags.StringVar(&o.judge, "judge", "", "judge the history in this `file` again and do nothing else")
 	if err := flags.Parse(args); err != nil {
@@ -106,17 +103,16 @@ func parse(args []string, out io.Writer) (o options, err error) {
 			return o, fmt.Errorf("--scenario %s is about what a --client does not know, and which needs the guard", name)
 		}
 		if fits {
-			o.scenarios, o.ttls = append(o.scenarios, s), o.ttls+s.Shortest()
+			o.scenarios = append(o.scenarios, s)
 		}
 	}
-	if least := time.Duration(o.ttls) * o.ttl; o.duration < least {
-		return o, fmt.Errorf("--duration %v is too short: a fault and its end in each of %d scenarios take %d TTLs, which is %v: give that or more, or fewer scenarios",
-			o.duration, len(o.scenarios), o.ttls, least)
+	n := time.Duration(len(o.scenarios))
+	if o.duration < n*shortest*o.ttl {
+		return o, fmt.Errorf("--duration is too short: %d scenarios take %v", n, n*shortest*o.ttl)
 	}
+	o.duration /= n
 	return o, nil
 }
 
-// share is the duration of the faults of a scenario, in proportion to the shortest that it can have.
-func (o options) share(s nemesis.Scenario) time.Duration {
-	return o.duration * time.Duration(s.Shortest()) / time.Duration(o.ttls)
-}
+// shortest is how many TTLs a scenario must last to have faults: the longest gap, and the longest fault.
+const shortest = 4

@@ -52,13 +52,13 @@ type trial struct {
 }
 
 func (t *trial) setting() nemesis.Setting {
-	return nemesis.Setting{Seed: t.seed, Duration: t.share(t.Scenario), Nodes: t.nodes, Clients: t.clients,
+	return nemesis.Setting{Seed: t.seed, Duration: t.duration, Nodes: t.nodes, Clients: t.clients,
 		Daemons: daemons, TTL: t.ttl}
 }
 
 // replay is the command that makes the same faults again.
 func (t *trial) replay() string {
-	return fmt.Sprintf("go -C chaos run . --scenario=%s --duration=%v --seed=%d%s", t.Name, t.share(t.Scenario), t.seed, t.given)
+	return fmt.Sprintf("go -C chaos run . --scenario=%s --duration=%v --seed=%d%s", t.Name, t.duration, t.seed, t.given)
 }
 
 // run plays the scenario and judges it. The history is kept in the file only if something is wrong.
@@ -172,7 +172,7 @@ func (t *trial) play(ctx context.Context, file string) (err error) {
 		work = [2]time.Duration{t.ttl / 2, t.ttl * 9 / 10}
 	}
 	t.running = &processes{log: t.history, broken: end, config: func(i int) client.Config {
-		c := client.Config{Other: t.client, Patience: patience, URLs: [2][]string{direct, relayed}[i%2],
+		c := client.Config{Other: t.client, URLs: [2][]string{direct, relayed}[i%2],
 			Register: reg.Addr, Locks: t.locks, Names: names, Permits: permits, Seed: t.seed, TTL: t.ttl,
 			Guard: !t.noGuard, Work: work, ClockOffset: clockOffsets[i%len(clockOffsets)]}
 		if t.ByRun && i%2 == 1 {

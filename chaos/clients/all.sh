@@ -13,7 +13,7 @@ go -C .. build -o "$work/chaos" .
 
 echo "| client | fault | granted | overlaps | noticed after | stale writes | refused | keys left |"
 echo "|---|---|---|---|---|---|---|---|"
-for client in redquorum redsync rueidislock redislock "exec /usr/bin/python3 redispy.py -" setnx; do
+for client in redquorum redsync rueidislock redislock "exec /usr/bin/python3 redispy.py -" setnx; do # -, or --best
     nodes=1
     case $client in redquorum | redsync) nodes=5 ;; esac
     for client in "$client" "$client-best"; do

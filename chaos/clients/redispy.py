@@ -12,59 +12,43 @@ import redis
 from redis.exceptions import LockError, RedisError
 from redis.lock import Lock
 
-BEST = "--best" in sys.argv[1:]
+best = sys.argv[1] == "--best"
+name, ttl, wait, server = sys.argv[2:6]
+ttl, wait = int(ttl) / 1000, int(wait) / 1000  # seconds
+host, _, port = server.rpartition(":")
+timeouts = {"socket_timeout": ttl / 2, "socket_connect_timeout": ttl / 2} if best else {}
+lock = Lock(redis.Redis(host=host, port=int(port), **timeouts), name, timeout=ttl if best else None)
 
 
-class Session:
-    """Session has one lock at a time. Times are in seconds."""
+def acquire():
+    """acquire returns the moment before the lock was granted."""
+    end = time.monotonic() + wait
+    while (began := time.monotonic()) < end:
+        if lock.acquire(blocking=not best, blocking_timeout=None if best else end - began):
+            return began
+        time.sleep(0.02)
+    sys.exit("held")
 
-    def __init__(self, ttl_ms, addr, *_):
-        host, _, port = addr.rpartition(":")
-        self.ttl = int(ttl_ms) / 1000
-        timeouts = {"socket_timeout": self.ttl / 2, "socket_connect_timeout": self.ttl / 2} if BEST else {}
-        self.redis = redis.Redis(host=host, port=int(port), **timeouts)
-        self.lock = self.until = None
 
-    def acquire(self, name, wait_ms):
-        self.lock = Lock(self.redis, name, timeout=self.ttl if BEST else None)
-        end = time.monotonic() + int(wait_ms) / 1000
-        while (began := time.monotonic()) < end:
-            if self.lock.acquire(blocking=not BEST, blocking_timeout=None if BEST else end - began):
-                self.until = began + self.ttl
-                return "granted"
-            time.sleep(0.02)
-        return "failed held"
-
-    def held(self):
-        if not BEST:
-            return "held"
-        began = time.monotonic()
+began = acquire()
+print(flush=True)
+for _ in sys.stdin:
+    if best:
+        asked = time.monotonic()
         try:
-            if self.until - began < self.ttl / 2:
-                self.lock.reacquire()
-                self.until = began + self.ttl
-            elif not self.lock.owned():
-                return "lost to another"
+            if asked - began > ttl / 2:
+                lock.reacquire()
+                began = asked
+            elif not lock.owned():
+                sys.exit("lost")
         except LockError:
-            return "lost to another"
+            sys.exit("lost")
         except RedisError:
             pass  # there is no answer: the deadline is all that is known
-        left = int((self.until - time.monotonic()) * 1000)
-        return f"held {left}" if left > 0 else "lost at its deadline"
-
-    def release(self):
-        self.lock.release()
-        return "released"
-
-
-for line in sys.stdin:
-    request, *words = line.split()
-    if request == "open":
-        session = Session(*words)
-        answer = f"ready redis-py {redis.__version__}, {'best settings' if BEST else 'defaults'}"
+        left = int((began + ttl - time.monotonic()) * 1000)
+        if left <= 0:
+            sys.exit("lost")
+        print(left, flush=True)
     else:
-        try:
-            answer = getattr(session, request)(*words)
-        except (LockError, RedisError) as error:
-            answer = "failed " + " ".join(f"{type(error).__name__}: {error}".split())[:400]
-    print(answer, flush=True)
+        print(flush=True)
+lock.release()

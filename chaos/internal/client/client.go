@@ -45,8 +45,7 @@ type Config struct {
 
 	// Other is one of Libraries that gives the locks instead of this module's, or a command. That
 	// is run by sh, in the client's process group: faults hit both.
-	Other    string
-	Patience time.Duration // how long a command may take for an answer
+	Other string
 
 	Run  string // the path of redlock, if "redlock run" gives the locks
 	Over string // the address of a daemon that gives the locks over HTTP; empty: none
@@ -120,7 +119,7 @@ func (c Config) run() error {
 	}()
 
 	cl := &client{Config: c, log: history.NewLog(os.Stdout)}
-	if err := cl.open(stop); err != nil {
+	if err := cl.open(); err != nil {
 		return err
 	}
 	errs := make([]error, cl.callers)
@@ -137,17 +136,20 @@ func (c Config) run() error {
 	return errors.Join(append(errs, cl.locks.Close())...)
 }
 
-// open opens the library, or starts the program. One that breaks the protocol ends the client.
-func (c *client) open(end func()) error {
+// open opens what gives the locks.
+func (c *client) open() error {
 	if c.Other != "" {
-		l, err := c.openOther(end)
+		l, known, err := c.openLibrary()
 		if c.locks, c.callers, c.Locks = l, 1, []history.Lock{history.Plain}; l.fenced {
 			c.Locks[0] = history.Fenced
 		}
-		return err
+		if !known {
+			c.locks, l.about = runner{c.Config, c.Config.byProgram}, c.Other
+		}
+		return errors.Join(err, c.log.Add(history.Event{At: history.Now(), Kind: history.Ready, Who: c.Who, Text: l.about}))
 	}
 	if c.Run != "" {
-		c.locks, c.callers, c.Locks = runner{c.Config}, callers, []history.Lock{history.Fenced}
+		c.locks, c.callers, c.Locks = runner{c.Config, c.Config.byRun}, callers, []history.Lock{history.Fenced}
 		return nil
 	}
 	if c.Over != "" {
@@ -169,6 +171,9 @@ func (c *client) cycle(ctx context.Context, chance *rand.Rand) error {
 	waiting, cancel := context.WithTimeout(ctx, 5*c.TTL)
 	defer cancel()
 	lock, err := c.locks.acquire(waiting, d)
+	if errors.Is(err, errNoProgram) {
+		return err
+	}
 	if err != nil {
 		h.note(history.Event{Kind: history.Failed, Text: reason(err)})
 		sleep(ctx, between(chance, 0, 50*time.Millisecond))

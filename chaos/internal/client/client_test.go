@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -20,9 +19,6 @@ import (
 	"github.com/redquorum/redquorum/chaos/internal/history"
 )
 
-// parentEnv makes the test binary start a client, pause it, and wait to be killed.
-const parentEnv = "CHAOS_TEST_PARENT"
-
 const limit = 10 * time.Second
 
 func TestMain(m *testing.M) {
@@ -33,24 +29,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	if text, is := os.LookupEnv(parentEnv); is {
-		parent(text)
-		return
-	}
 	os.Exit(m.Run())
-}
-
-func parent(text string) {
-	var c client.Config
-	err := json.Unmarshal([]byte(text), &c)
-	if err == nil {
-		var p *client.Process
-		if p, err = client.Start(c, history.NewLog(io.Discard), func() {}); err == nil {
-			err = p.Pause()
-		}
-	}
-	fmt.Println(err)
-	io.Copy(io.Discard, os.Stdin)
 }
 
 // lonely is a client without servers, which asks in vain.
@@ -116,37 +95,6 @@ func TestHowAClientEndsIsReported(t *testing.T) {
 			assert.ErrorContains(t, err, says)
 		}
 	}
-}
-
-// A client that was stopped when its parent died must not stay so for ever.
-func TestAPausedClientDiesWithItsParent(t *testing.T) {
-	t.Parallel()
-	text, err := json.Marshal(lonely(t))
-	require.NoError(t, err)
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), parentEnv+"="+string(text))
-	// The client gets it from its parent: it ends when both are gone.
-	alive, theirs, err := os.Pipe()
-	require.NoError(t, err)
-	defer alive.Close()
-	cmd.Stderr = theirs
-	stdin, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	defer stdin.Close()
-	stdout, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	require.NoError(t, theirs.Close())
-
-	said := make([]byte, len("<nil>"))
-	_, err = io.ReadFull(stdout, said)
-	require.NoError(t, err)
-	require.Equal(t, "<nil>", string(said))
-	require.NoError(t, cmd.Process.Kill())
-	cmd.Wait()
-	require.NoError(t, alive.SetReadDeadline(time.Now().Add(limit)))
-	_, err = io.Copy(io.Discard, alive)
-	assert.NoError(t, err, "the client outlives its parent")
 }
 
 func TestTheRegisterTakesTheHighestTokens(t *testing.T) {

@@ -10,12 +10,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redquorum/redquorum/chaos/internal/history"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// A library gives locks of another library, or of a program, one at a time.
+// A library gives locks of another library, one at a time.
 type library struct {
 	about  string        // its name and version
 	fenced bool          // its locks have tokens
@@ -35,19 +34,17 @@ var libraries = map[string]func(c Config, best bool) (library, error){
 // Libraries are the names of those that chaos knows. Each is one with -best behind it, too.
 func Libraries() []string { return slices.Sorted(maps.Keys(libraries)) }
 
-// openOther opens the library or the program that the Config names.
-func (c *client) openOther(fail func()) (l library, err error) {
+// openLibrary opens the library that the Config names, if it is one.
+func (c Config) openLibrary() (l library, known bool, err error) {
 	name, best := strings.CutSuffix(c.Other, "-best")
-	if open, known := libraries[name]; known {
-		l, err = open(c.Config, best)
-		l.about = fmt.Sprint(name, " ", l.about, map[bool]string{true: ", best settings", false: ", defaults"}[best])
-	} else {
-		l, err = openProgram(c.Config, fail)
+	open, known := libraries[name]
+	if !known {
+		return l, false, nil
 	}
-	if l.ttl = c.TTL; err != nil {
-		return l, err
-	}
-	return l, c.log.Add(history.Event{At: history.Now(), Kind: history.Ready, Who: c.Who, Text: l.about})
+	l, err = open(c, best)
+	l.about = fmt.Sprint(name, " ", l.about, map[bool]string{true: ", best settings", false: ", defaults"}[best])
+	l.ttl = c.TTL
+	return l, true, err
 }
 
 // addrs are the servers as host:port.

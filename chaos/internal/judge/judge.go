@@ -1,8 +1,7 @@
 // Package judge finds what is wrong in a history. Each rule looks for violations in what clients,
 // register and nemesis have written down:
 //
-//	overlap    no writer holds a key beside any other client
-//	permits    no more clients hold a name than there are permits
+//	overlap    no writer holds a key beside any other client, and no key is a permit beyond the last
 //	fencing    tokens are unique, and rise in the order in which the locks were held
 //	register   what a client wrote never comes after what a later holder wrote
 //	leftover   no server keeps a lock that no client holds
@@ -11,8 +10,6 @@
 // A key is a name, or one slot of a name with permits. A lock of several names is that of a writer
 // on each, so two that share a name overlap on it. A reader that was a writer counts as a reader
 // from its Downgrade on.
-//
-// overlap and permits judge the same holds on purpose: permits knows no slots.
 //
 // No rule raises a false alarm: where a history leaves open what happened, a rule assumes the best.
 package judge
@@ -30,7 +27,6 @@ import (
 // The rules.
 const (
 	overlap  = "overlap"
-	permits  = "permits"
 	fencing  = "fencing"
 	register = "register"
 	leftover = "leftover"
@@ -38,7 +34,7 @@ const (
 )
 
 // Rules are all of them, as a Violation names them.
-var Rules = []string{overlap, permits, fencing, register, leftover, Evidence}
+var Rules = []string{overlap, fencing, register, leftover, Evidence}
 
 // A Violation is one thing that must not happen, and did.
 type Violation struct {
@@ -66,7 +62,6 @@ func History(events []history.Event, wanted [][]string) (*Verdict, error) {
 	v := &Verdict{}
 	v.count(events, all)
 	v.overlaps(locks)
-	v.tooMany(all)
 	v.wrongTokens(locks)
 	v.lateWrites(events, all)
 	v.missing(events, all, wanted)
@@ -135,6 +130,9 @@ func (p part) String() string {
 func (v *Verdict) overlaps(locks map[string][]*history.Acquisition) {
 	for key, held := range locks {
 		for _, a := range held {
+			if a.Permit >= max(1, a.Most) {
+				v.found(overlap, key, a.Granted, "%v was granted permit %d of %d", a, a.Permit, a.Most)
+			}
 			if a.Lock == history.Shared || a.Granted < a.End() {
 				continue
 			}
@@ -148,38 +146,6 @@ func (v *Verdict) overlaps(locks map[string][]*history.Acquisition) {
 			v.Notice = max(v.Notice, time.Duration(o.By))
 			v.found(overlap, key, o.Later.relied.From, "%v was granted the lock %s before %v had to stop, and held it %s with it",
 				o.Later, ms(int64(o.By)), o.Last, ms(int64(o.Both)))
-		}
-	}
-}
-
-// tooMany finds names that more clients held than there are permits, of which the highest number
-// counts that any of them believed in. It counts the clients that made it as many as may be.
-func (v *Verdict) tooMany(all []*history.Acquisition) {
-	most, held := map[string]int{}, map[string][]*history.Acquisition{}
-	for _, a := range all {
-		for _, name := range a.Names {
-			most[name] = max(most[name], a.Most)
-			if a.Held() {
-				held[name] = append(held[name], a)
-			}
-		}
-	}
-	for name, k := range most {
-		if k < 2 {
-			continue
-		}
-		parts := partsOf(held[name])
-		for _, o := range check.TooMany(parts, part.hold, k) {
-			v.found(permits, name, o.Later.relied.From, "%v was granted the lock beside %d others, %v among them; %d are allowed",
-				o.Later, o.Others, o.Last, k)
-		}
-		for range check.TooMany(parts, part.hold, k-1) {
-			v.Seen["with all permits taken"]++
-		}
-		for _, p := range parts {
-			if p.Permit >= max(1, p.Most) {
-				v.found(permits, name, p.relied.From, "%v was granted permit %d of %d", p, p.Permit, p.Most)
-			}
 		}
 	}
 }

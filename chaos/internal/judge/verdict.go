@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/chaos/internal/history"
-	"github.com/redquorum/redquorum/internal/check"
 )
 
 // A Verdict is the violations of a history, and the counts that they rest on.
@@ -74,14 +73,6 @@ func (v *Verdict) count(events []history.Event, all []*history.Acquisition) {
 					v.Seen[what]++
 				}
 			}
-		}
-	}
-	for _, held := range byKey(all) {
-		readers := slices.DeleteFunc(partsOf(held), func(p part) bool { return !p.relied.Shared })
-		for range check.Overlaps(readers, func(p part) check.Hold {
-			return check.Hold{From: p.relied.From, Until: p.relied.Until}
-		}) {
-			v.Seen["readers beside others"]++
 		}
 	}
 }

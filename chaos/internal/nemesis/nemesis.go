@@ -108,7 +108,7 @@ func (w World) actions(s Step) (inject, heal action) {
 	switch s.Kind {
 	case PauseServer, StopServer:
 		return w.Fleet.Pause, w.Fleet.Resume
-	case KillServer, RestartMajority, PowerFailure:
+	case KillServer, RestartMajority:
 		return w.Fleet.Kill, w.restart
 	case Flush:
 		return w.Servers.Flush, done
@@ -135,11 +135,19 @@ func (w World) actions(s Step) (inject, heal action) {
 	case Reset:
 		return func(_ context.Context, i int) error { relays[i].Reset(); return nil }, done
 	}
-	mode, way, _ := strings.Cut(s.Kind, "-")
-	d := map[string]relay.Direction{"requests": relay.Requests, "replies": relay.Replies, "answers": relay.Replies}[way]
-	f := relay.Fault{Mode: map[string]relay.Mode{"drop": relay.Drop, "delay": relay.Delay, "hold": relay.Hold, "late": relay.Late}[mode], By: s.By}
-	return func(_ context.Context, i int) error { relays[i].Break(d, f); return nil },
+	way, mode := network(s.Kind)
+	return func(_ context.Context, i int) error {
+			relays[i].Break(way, relay.Fault{Mode: mode, By: s.By})
+			return nil
+		},
 		func(_ context.Context, i int) error { relays[i].Heal(); return nil }
+}
+
+// network is which way a fault of the network goes, and what it does to packets.
+func network(k Kind) (relay.Direction, relay.Mode) {
+	mode, way, _ := strings.Cut(k, "-")
+	return map[string]relay.Direction{"requests": relay.Requests, "replies": relay.Replies, "answers": relay.Replies}[way],
+		map[string]relay.Mode{"drop": relay.Drop, "delay": relay.Delay, "hold": relay.Hold, "late": relay.Late}[mode]
 }
 
 func (w World) restart(ctx context.Context, i int) error {

@@ -1,11 +1,10 @@
-package nemesis_test
+package nemesis
 
 import (
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -17,7 +16,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/redquorum/redquorum/chaos/internal/history"
-	"github.com/redquorum/redquorum/chaos/internal/nemesis"
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/relay"
 )
@@ -75,8 +73,8 @@ func (p processes) ResumeOne(_ context.Context, i int) error {
 func (p processes) Replace(_ context.Context, i int) error { return p.do("replace "+p.of, i) }
 func (p processes) End(_ context.Context, i int) error     { return p.do("end "+p.of, i) }
 
-func world(s *stage, record *bytes.Buffer) nemesis.World {
-	return nemesis.World{
+func world(s *stage, record *bytes.Buffer) World {
+	return World{
 		Fleet: s, Writes: []fleet.Persistence{fleet.None, fleet.EverySecond, fleet.Always}, Clients: processes{s, "client"}, Daemons: processes{s, "daemon"}, Servers: s,
 		Log: history.NewLog(record),
 	}
@@ -85,33 +83,32 @@ func world(s *stage, record *bytes.Buffer) nemesis.World {
 func TestEachFaultIsMadeAndUndone(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		kind    nemesis.Kind
+		kind    Kind
 		victims []int
 		did     string
 	}{
-		{nemesis.PauseServer, []int{1}, "pause 1, resume 1"},
-		{nemesis.KillServer, []int{0}, "kill 0, restart lost 0"},
-		{nemesis.KillServer, []int{1}, "kill 1, restart kept 1"},
-		{nemesis.RestartMajority, []int{2}, "kill 2, restart kept 2"},
-		{nemesis.RestartMajority, []int{0, 1}, "kill 0, kill 1, restart kept 1, restart lost 0"},
-		{nemesis.PowerFailure, []int{1}, "kill 1, restart kept 1"},
-		{nemesis.Flush, []int{2}, "flush 2"},
-		{nemesis.FailOver, []int{1}, "promote 1, demote 1"},
-		{nemesis.ThereAndBack, []int{1}, "fork 1, go back 1"},
-		{nemesis.ClockAtBoot, []int{1}, "set ahead by 0s: 1, restart lost 1, set ahead by 0s: 1"},
-		{nemesis.PauseClient, []int{3}, "pause client 3, resume client 3"},
-		{nemesis.StopServer, []int{1}, "pause 1, resume 1"},
-		{nemesis.StopProcess, []int{3}, "pause one of client 3, resume one of client 3"},
-		{nemesis.KillClient, []int{3}, "replace client 3"},
-		{nemesis.PauseDaemon, []int{1}, "pause daemon 1, resume daemon 1"},
-		{nemesis.KillDaemon, []int{1}, "replace daemon 1"},
-		{nemesis.EndDaemon, []int{1}, "end daemon 1"},
+		{PauseServer, []int{1}, "pause 1, resume 1"},
+		{KillServer, []int{0}, "kill 0, restart lost 0"},
+		{KillServer, []int{1}, "kill 1, restart kept 1"},
+		{RestartMajority, []int{2}, "kill 2, restart kept 2"},
+		{RestartMajority, []int{0, 1}, "kill 0, kill 1, restart kept 1, restart lost 0"},
+		{Flush, []int{2}, "flush 2"},
+		{FailOver, []int{1}, "promote 1, demote 1"},
+		{ThereAndBack, []int{1}, "fork 1, go back 1"},
+		{ClockAtBoot, []int{1}, "set ahead by 0s: 1, restart lost 1, set ahead by 0s: 1"},
+		{PauseClient, []int{3}, "pause client 3, resume client 3"},
+		{StopServer, []int{1}, "pause 1, resume 1"},
+		{StopProcess, []int{3}, "pause one of client 3, resume one of client 3"},
+		{KillClient, []int{3}, "replace client 3"},
+		{PauseDaemon, []int{1}, "pause daemon 1, resume daemon 1"},
+		{KillDaemon, []int{1}, "replace daemon 1"},
+		{EndDaemon, []int{1}, "end daemon 1"},
 	} {
 		var s stage
 		var record bytes.Buffer
-		plan := nemesis.Plan{{{Kind: c.kind, Victims: c.victims, For: time.Millisecond}}}
+		plan := Plan{{{Kind: c.kind, Victims: c.victims, For: time.Millisecond}}}
 		w := world(&s, &record)
-		require.NoError(t, nemesis.Run(t.Context(), plan, w))
+		require.NoError(t, Run(t.Context(), plan, w))
 		if len(c.victims) > 1 { // they are struck at the same time, and healed likewise
 			slices.Sort(s.did[:2])
 			slices.Sort(s.did[2:])
@@ -126,13 +123,13 @@ func TestAnInterruptedPlanIsUndoneAtOnce(t *testing.T) {
 	var s stage
 	var record bytes.Buffer
 	ctx, cancel := context.WithCancel(t.Context())
-	plan := nemesis.Plan{
-		{{Kind: nemesis.PauseServer, Victims: []int{1}, For: time.Hour}, {At: time.Hour, Kind: nemesis.Flush, Victims: []int{1}}},
-		{{Kind: nemesis.PauseClient, Victims: []int{0}, For: time.Hour}},
+	plan := Plan{
+		{{Kind: PauseServer, Victims: []int{1}, For: time.Hour}, {At: time.Hour, Kind: Flush, Victims: []int{1}}},
+		{{Kind: PauseClient, Victims: []int{0}, For: time.Hour}},
 	}
 	w := world(&s, &record)
 	done := make(chan error, 1)
-	go func() { done <- nemesis.Run(ctx, plan, w) }()
+	go func() { done <- Run(ctx, plan, w) }()
 	require.Eventually(t, func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -149,93 +146,26 @@ func TestAFaultThatCannotBeMadeOrUndoneEndsTheRun(t *testing.T) {
 	for _, broken := range []string{"pause", "resume"} {
 		s := stage{broken: broken}
 		var record bytes.Buffer
-		plan := nemesis.Plan{
-			{{Kind: nemesis.PauseServer, Victims: []int{1}}},
-			{{At: time.Hour, Kind: nemesis.Flush, Victims: []int{1}}},
+		plan := Plan{
+			{{Kind: PauseServer, Victims: []int{1}}},
+			{{At: time.Hour, Kind: Flush, Victims: []int{1}}},
 		}
-		err := nemesis.Run(t.Context(), plan, world(&s, &record))
+		err := Run(t.Context(), plan, world(&s, &record))
 		require.ErrorContains(t, err, "cannot "+broken)
 		assert.ErrorContains(t, err, "pause-server nodes [1]")
 	}
 }
 
-// Which way a one-way fault goes is seen on a server that answers.
 func TestOneWayFaultsGoOneWay(t *testing.T) {
 	t.Parallel()
-	for kind, want := range map[nemesis.Kind]struct{ arrives, answered bool }{
-		nemesis.DropRequests: {false, false}, nemesis.HoldRequests: {false, false}, nemesis.DelayRequests: {false, false},
-		nemesis.DropReplies: {true, false}, nemesis.HoldReplies: {true, false}, nemesis.DelayReplies: {true, false},
-		nemesis.LateRequests: {false, false}, nemesis.LateReplies: {true, false},
-		nemesis.DelayAnswers: {true, false}, nemesis.HoldAnswers: {true, false}, nemesis.Reset: {true, false},
+	for kind, want := range map[Kind][2]any{
+		DropRequests: {relay.Requests, relay.Drop}, HoldRequests: {relay.Requests, relay.Hold},
+		DelayRequests: {relay.Requests, relay.Delay}, LateRequests: {relay.Requests, relay.Late},
+		DropReplies: {relay.Replies, relay.Drop}, HoldReplies: {relay.Replies, relay.Hold},
+		DelayReplies: {relay.Replies, relay.Delay}, LateReplies: {relay.Replies, relay.Late},
+		HoldAnswers: {relay.Replies, relay.Hold}, DelayAnswers: {relay.Replies, relay.Delay},
 	} {
-		t.Run(string(kind), func(t *testing.T) {
-			t.Parallel()
-			got := make(chan struct{}, 10)
-			server := answering(t, got)
-			r, err := relay.New(server)
-			require.NoError(t, err)
-			t.Cleanup(r.Close)
-			c, err := net.Dial("tcp", strings.TrimPrefix(r.URL(), "redis://"))
-			require.NoError(t, err)
-			defer c.Close()
-			_, err = c.Write([]byte("0"))
-			require.NoError(t, err)
-			<-got
-			_, err = c.Read(make([]byte, 1))
-			require.NoError(t, err)
-
-			var s stage
-			var record bytes.Buffer
-			w := world(&s, &record)
-			w.Relays, w.Answers = []*relay.Relay{r}, []*relay.Relay{r}
-			ctx, cancel := context.WithCancel(t.Context())
-			done := make(chan error, 1)
-			go func() {
-				done <- nemesis.Run(ctx, nemesis.Plan{{{Kind: kind, Victims: []int{0}, For: time.Hour, By: time.Hour}}}, w)
-			}()
-			defer func() { cancel(); require.NoError(t, <-done) }()
-			require.Eventually(t, func() bool { return w.Log.Last(history.Fault, string(kind)) > 0 }, 10*time.Second, time.Millisecond)
-			if kind == nemesis.Reset {
-				_, err := c.Read(make([]byte, 1))
-				require.Error(t, err)
-				return
-			}
-			_, err = c.Write([]byte("1"))
-			require.NoError(t, err)
-			arrives := false
-			select {
-			case <-got:
-				arrives = true
-			case <-time.After(100 * time.Millisecond):
-			}
-			assert.Equal(t, want.arrives, arrives)
-			c.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
-			_, err = c.Read(make([]byte, 1))
-			assert.Equal(t, want.answered, err == nil)
-		})
+		way, mode := network(kind)
+		assert.Equal(t, want, [2]any{way, mode}, kind)
 	}
-}
-
-// answering is the address of a server that answers each byte.
-func answering(t *testing.T, got chan<- struct{}) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	var serving sync.WaitGroup
-	serving.Go(func() {
-		c, err := l.Accept()
-		if err != nil {
-			return
-		}
-		defer c.Close()
-		for buf := make([]byte, 1); ; {
-			if _, err := c.Read(buf); err != nil {
-				return
-			}
-			got <- struct{}{}
-			c.Write(buf)
-		}
-	})
-	t.Cleanup(func() { l.Close(); serving.Wait() })
-	return l.Addr().String()
 }

@@ -19,7 +19,6 @@ const (
 	StopServer      Kind = "stop-server"      // the same, mostly for moments
 	KillServer      Kind = "kill-server"      // kill -9, and a restart
 	RestartMajority Kind = "restart-majority" // the same for most servers at once, and right away
-	PowerFailure    Kind = "power-failure"    // the same for all
 	Flush           Kind = "flush"            // FLUSHALL
 	FailOver        Kind = "fail-over"        // a standby is promoted; the primary before it goes on for some clients
 	ThereAndBack    Kind = "there-and-back"   // it follows a copy of it that is older, and is a primary again within milliseconds
@@ -64,9 +63,8 @@ type profile struct {
 var profiles = map[Kind]profile{
 	PauseServer:     {numbers: []int{1, 1, 2, 2, 3}, of: nodes, lasts: [2]float64{0.1, 1.5}},
 	StopServer:      {numbers: []int{1, 1, 2, 3}, of: nodes, lasts: [2]float64{0.002, 1.5}, brief: true},
-	KillServer:      {numbers: []int{1, 1, 1, 2, 2, 3}, of: nodes, lasts: [2]float64{0, 0.5}},
+	KillServer:      {numbers: []int{1, 1, 1, 2, 2, 3, 5}, of: nodes, lasts: [2]float64{0, 0.5}},
 	RestartMajority: {of: nodes},
-	PowerFailure:    {numbers: []int{1000}, of: nodes}, // more than there are
 	Flush:           {numbers: []int{1, 1, 3}, of: nodes},
 	FailOver:        {numbers: []int{1, 3, 3, 5}, of: nodes, lasts: [2]float64{1.5, 5}},
 	ThereAndBack:    {numbers: []int{1, 3, 3, 5}, of: nodes, lasts: [2]float64{0.3, 1}},
@@ -74,15 +72,15 @@ var profiles = map[Kind]profile{
 	PauseClient:     {numbers: []int{1, 1, 2}, of: clients, lasts: [2]float64{1.1, 2.5}},
 	StopProcess:     {numbers: []int{2, 4}, of: clients, lasts: [2]float64{0.002, 2.5}, brief: true},
 	KillClient:      {numbers: []int{1}, of: clients},
-	Reset:           {numbers: ofNetwork, of: nodes},
-	DropRequests:    {numbers: ofNetwork, of: nodes, lasts: oneWay},
-	DropReplies:     {numbers: ofNetwork, of: nodes, lasts: oneWay},
-	DelayRequests:   {numbers: ofNetwork, of: nodes, lasts: oneWay, by: aVote},
-	DelayReplies:    {numbers: ofNetwork, of: nodes, lasts: oneWay, by: aVote},
-	HoldRequests:    {numbers: ofNetwork, of: nodes, lasts: oneWay},
-	HoldReplies:     {numbers: ofNetwork, of: nodes, lasts: oneWay},
-	LateRequests:    {numbers: ofNetwork, of: nodes, lasts: onePacket, by: [2]float64{0.005, 2}},
-	LateReplies:     {numbers: ofNetwork, of: nodes, lasts: onePacket, by: [2]float64{0.005, 2}},
+	Reset:           {numbers: ofRelays, of: nodes},
+	DropRequests:    {numbers: ofRelays, of: nodes, lasts: oneWay},
+	DropReplies:     {numbers: ofRelays, of: nodes, lasts: oneWay},
+	DelayRequests:   {numbers: ofRelays, of: nodes, lasts: oneWay, by: aVote},
+	DelayReplies:    {numbers: ofRelays, of: nodes, lasts: oneWay, by: aVote},
+	HoldRequests:    {numbers: ofRelays, of: nodes, lasts: oneWay},
+	HoldReplies:     {numbers: ofRelays, of: nodes, lasts: oneWay},
+	LateRequests:    {numbers: ofRelays, of: nodes, lasts: onePacket, by: [2]float64{0.005, 2}},
+	LateReplies:     {numbers: ofRelays, of: nodes, lasts: onePacket, by: [2]float64{0.005, 2}},
 	PauseDaemon:     {numbers: []int{1, 1, 2}, of: daemons, lasts: [2]float64{0.3, 2.5}},
 	KillDaemon:      {numbers: []int{1, 1, 2}, of: daemons},
 	EndDaemon:       {numbers: []int{1}, of: daemons},
@@ -91,7 +89,7 @@ var profiles = map[Kind]profile{
 }
 
 var (
-	ofNetwork = []int{1, 1, 2, 2, 3, 5}
+	ofRelays  = []int{1, 1, 2, 2, 3, 5}
 	oneWay    = [2]float64{0.1, 1.2}
 	onePacket = [2]float64{0.02, 0.2}  // enough for each connection to send one
 	aVote     = [2]float64{0.005, 0.3} // from what it still waits for to what it does not
@@ -120,15 +118,6 @@ func (s Step) String() string {
 // A Plan is what happens in each lane, in order.
 type Plan [][]Step
 
-func (p Plan) String() (text string) {
-	steps := slices.Concat(p...)
-	slices.SortStableFunc(steps, func(a, b Step) int { return cmp.Compare(a.At, b.At) })
-	for _, s := range steps {
-		text += fmt.Sprintln(s)
-	}
-	return text
-}
-
 // A Setting is the size of the world that a plan is for.
 type Setting struct {
 	Seed     uint64
@@ -137,15 +126,6 @@ type Setting struct {
 	Clients  int
 	Daemons  int
 	TTL      time.Duration
-}
-
-// Shortest is how many TTLs a plan must last to have at least one fault in each lane: the longest
-// gap, and the longest fault.
-func (s Scenario) Shortest() int {
-	if s.Standbys || s.Copies { // a client takes a TTL to lose sight of a primary, and a quarantine another
-		return 7
-	}
-	return 4
 }
 
 // Plan draws the scenario's faults. All are undone within the duration.

@@ -52,7 +52,7 @@ var Scenarios = []Scenario{
 		Lanes: []Lane{{[2]float64{0.5, 2}, []Kind{Flush}}}},
 	{Name: "proxy", About: "requests or replies are lost, late or held; connections are reset",
 		Relayed: true,
-		Lanes:   []Lane{{often, network}}},
+		Lanes:   []Lane{{often, ofNetwork}}},
 	{Name: "fail-over", About: "standbys are promoted, also most of them, while some clients still reach the primaries before them",
 		Standbys: true,
 		Lanes:    []Lane{{[2]float64{1.2, 1.6}, []Kind{FailOver}}}},
@@ -87,13 +87,13 @@ var Scenarios = []Scenario{
 		Persistence: []fleet.Persistence{fleet.None, fleet.EverySecond, fleet.Always, fleet.None, fleet.Always},
 		Relayed:     true,
 		Lanes: []Lane{
-			{seldom, []Kind{PauseServer, KillServer, RestartMajority, PowerFailure, Flush}},
+			{seldom, []Kind{PauseServer, KillServer, RestartMajority, Flush}},
 			{seldom, []Kind{PauseClient, KillClient}},
-			{seldom, network},
+			{seldom, ofNetwork},
 		}},
 }
 
-var network = []Kind{Reset, DropRequests, DropReplies, DelayRequests, DelayReplies, HoldRequests, HoldReplies}
+var ofNetwork = []Kind{Reset, DropRequests, DropReplies, DelayRequests, DelayReplies, HoldRequests, HoldReplies}
 
 // Wanted are the kinds of faults of which a run must have seen at least one of each group, or it
 // has shown nothing.
