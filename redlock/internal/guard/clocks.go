@@ -44,7 +44,10 @@ func (m *memory) common(now clock.Instant) (earliest, latest time.Duration) {
 }
 
 // isRead reports whether the node's record has been read, and is not being read again.
-func (m *memory) isRead() bool { return m.readAt >= 0 && (m.asked.tries == 0 || m.asked.isHeld) }
+func (m *memory) isRead() bool { return m.readAt >= 0 && !m.isAsked() }
+
+// isAsked reports whether a question for the node's record is under way. The answer shows its clock.
+func (m *memory) isAsked() bool { return m.asked.tries > 0 && !m.asked.isHeld }
 
 // compare compares the clock of a node that has a record with the others'.
 func (g *Guard) compare(m *memory, now clock.Instant) standard {
@@ -53,9 +56,10 @@ func (g *Guard) compare(m *memory, now clock.Instant) standard {
 	}
 	earliest, latest := m.common(now)
 	var gaps [quorum.MaxNodes]time.Duration // the largest that there can be to each node that surely agrees
-	agree, mayAgree := gaps[:0], 0
+	agree, mayAgree, isAwaited := gaps[:0], 0, false
 	for i := range g.nodes {
 		other := &g.nodes[i]
+		isAwaited = isAwaited || other != m && other.isAsked()
 		from, to := other.common(now)
 		switch gap := max(latest-from, to-earliest); {
 		case other == m:
@@ -73,7 +77,7 @@ func (g *Guard) compare(m *memory, now clock.Instant) standard {
 		return right
 	}
 	at, isKnown := g.commonTime(m, now)
-	if isKnown && (middle(earliest, latest)-at).Abs() > record.Apart*3/4 || !isKnown && len(agree)+mayAgree < g.quorum() {
+	if isKnown && (middle(earliest, latest)-at).Abs() > record.Apart*3/4 || !isKnown && !isAwaited && len(agree)+mayAgree < g.quorum() {
 		return wrong
 	}
 	return unsure
@@ -159,7 +163,7 @@ func (g *Guard) awaitsClocks(node int, asks bool, now clock.Instant) bool {
 		if asks && !m.isFresh(now) {
 			g.ask(i, nil, now)
 		}
-		isAwaited = isAwaited || m.asked.tries > 0 && !m.asked.isHeld
+		isAwaited = isAwaited || m.isAsked()
 	}
 	return isAwaited
 }

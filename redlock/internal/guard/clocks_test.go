@@ -57,6 +57,17 @@ func TestClockOfNoQuorumIsNotTrusted(t *testing.T) {
 	assert.Equal(t, time.Hour, court.servers[1].told(t).Off.Round(time.Second))
 }
 
+// TestClockThatDiffersIsFoundByClientsThatTryOnce, in whatever order the servers answer.
+func TestClockThatDiffersIsFoundByClientsThatTryOnce(t *testing.T) {
+	for i := range 4 {
+		court := makeCourt(t, 4, ttl)
+		court.servers[i].offset += 30 * time.Second
+		before := court.servers[i].told(t).Generation
+		court.client(ttl).asks("x", ttl)
+		assert.NotEqual(t, before, court.servers[i].told(t).Generation, "server %d", i)
+	}
+}
+
 // TestFirstVotesAfterLongIdlenessWaitForOthers: the clocks may have drifted by more than a second. The votes of the same
 // ballot tell, without another request.
 func TestFirstVotesAfterLongIdlenessWaitForOthers(t *testing.T) {
