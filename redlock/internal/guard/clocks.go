@@ -91,8 +91,10 @@ func (m *memory) isFresh(now clock.Instant) bool {
 
 func middle(earliest, latest time.Duration) time.Duration { return earliest + (latest-earliest)/2 }
 
-// commonTime returns the common time, for the sake of one node: the lower median of the nodes whose
-// clocks were read lately. It is not known unless a quorum has it, or all clocks are known.
+// commonTime returns the common time, for the sake of one node: the median of the nodes whose clocks were
+// read lately, if a quorum has that. Otherwise it is known only if all clocks are, and is the latest of
+// them: nothing shows which clocks are right, and a generation must not seem older than it is once a clock
+// that is behind at its birth is set.
 func (g *Guard) commonTime(of *memory, now clock.Instant) (at time.Duration, isKnown bool) {
 	var room [quorum.MaxNodes]time.Duration
 	all := room[:0]
@@ -112,7 +114,10 @@ func (g *Guard) commonTime(of *memory, now clock.Instant) (at time.Duration, isK
 			n++
 		}
 	}
-	return at, n >= g.quorum() || len(all) == len(g.nodes)
+	if n >= g.quorum() {
+		return at, true
+	}
+	return all[len(all)-1], len(all) == len(g.nodes)
 }
 
 // off returns the Off of a new record. It is not known while the common time is not.

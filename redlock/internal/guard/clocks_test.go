@@ -1,12 +1,14 @@
 package guard
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/record"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
@@ -66,6 +68,54 @@ func TestClockThatDiffersIsFoundByClientsThatTryOnce(t *testing.T) {
 		court.client(ttl).asks("x", ttl)
 		assert.NotEqual(t, before, court.servers[i].told(t).Generation, "server %d", i)
 	}
+}
+
+// TestClocksOfHalfThatBootBehindEndNoQuarantineEarly: two of four servers restart empty with clocks that are half a
+// minute behind. A client that writes their records vanishes before it writes those of the others, and NTP sets the clocks.
+func TestClocksOfHalfThatBootBehindEndNoQuarantineEarly(t *testing.T) {
+	court := newCourt(t, 4, 0)
+	for _, s := range court.servers {
+		s.settle(court, 4, ttl)
+	}
+	holder := court.client(ttl)
+	holder.asks("w", ttl)
+	holder.cut = quorum.Of(3)
+	require.Equal(t, []protocol.Outcome{granted, granted, granted, protocol.Unknown}, holder.asks("x", ttl).outcomes())
+	half := court.servers[:2]
+	for _, s := range half {
+		s.forget()
+		s.offset -= 30 * time.Second
+	}
+	c := court.client(ttl)
+	b := c.begin("y", ttl)
+	for i, r := range c.votes(b) {
+		c.hears(b, i, r)
+	}
+	for admits, _ := c.guard.Effects(); admits != nil; admits, _ = c.guard.Effects() {
+		c.sleep(leg)
+		slices.SortFunc(admits, func(a, b Admit) int { return b.Node - a.Node }) // servers 3 and 4 answer first
+		for _, a := range admits {
+			if a.Node < 2 || a.Request.Admit.New == "" {
+				reply := c.servers[a.Node].admit(a.Request, c.now)
+				c.guard.Record(a.Node, a.Sent, c.now, &reply)
+			}
+		}
+	}
+	for _, s := range half {
+		require.Equal(t, -30*time.Second, s.told(t).Off.Round(time.Second))
+		s.offset += 30 * time.Second
+	}
+	for range 5 {
+		b := court.client(ttl).asks("x", ttl)
+		assert.NotEqual(t, []protocol.Outcome{granted, granted}, b.outcomes()[:2])
+		court.sleep(ttl / 10)
+	}
+	court.sleep(ttl)
+	for range 5 {
+		b = court.client(ttl).asks("z", ttl)
+		court.sleep(2 * ttl)
+	}
+	assert.Equal(t, all(4, granted), b.outcomes(), "%v", b.err())
 }
 
 // TestFirstVotesAfterLongIdlenessWaitForOthers: the clocks may have drifted by more than a second. The votes of the same
