@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/check"
+	"github.com/redquorum/redquorum/internal/protocol"
 	rec "github.com/redquorum/redquorum/internal/record"
 	"github.com/redquorum/redquorum/internal/sim"
 	"github.com/redquorum/redquorum/internal/timetest"
@@ -440,6 +441,51 @@ func TestWhatCannotBeGroups(t *testing.T) {
 		}
 		assert.Empty(t, openOn(t, w, []int{0, 1, 2}).GroupOf("x"))
 	})
+}
+
+// TestClientsThatMeetNewServersAtOnceAgree: two clients with other settings write the records of new servers at the same
+// moment, one of servers 1 and 2, the other of server 3, which it takes back. Otherwise it would have a majority when
+// another server forgets and a client does not hear of server 2.
+func TestClientsThatMeetNewServersAtOnceAgree(t *testing.T) {
+	for name, other := range map[string]groupMap{"other groups": {"a": {0, 1, 2}}, "New": {"": {0, 1, 2}}} {
+		simulateCase(t, name, 6, func(t *testing.T, w *sim.World) {
+			reads := 2 // for the Locker and for the guard; only what follows is slow on some ways
+			opens := func() *redlock.Locker { return openGroups(t, w, other, redlock.MemoryGuard(true)) }
+			if servers, isNew := other[""]; isNew {
+				reads, opens = 1, func() *redlock.Locker { return openOn(t, w, servers) }
+			}
+			w.SetNet(sim.Net{Patience: time.Second, Travel: func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
+				isSlow := l.Client == 0 && l.Node < 2 && l.Count > reads || l.Client == 1 && l.Node == 2 && l.Count > 1
+				if isSlow && l.Op == protocol.OpAdmit && !l.Reply {
+					return 10 * leg, false
+				}
+				return leg, false
+			}})
+			loses := opens()
+			failed := make(chan error, 1)
+			go func() { failed <- errOf(loses.TryAcquire(t.Context(), "x")) }()
+			l := openGroups(t, w, groupMap{"a": {0, 1, 2}, "b": {3, 4, 5}}, redlock.MemoryGuard(true))
+			failed <- errOf(l.TryAcquire(t.Context(), "x"))
+			time.Sleep(time.Second)
+			require.Error(t, <-failed)
+			require.Error(t, <-failed)
+			lock := waited(t, l, nameIn(l, "b"))
+			require.NoError(t, waited(t, l, nameIn(l, "a")).Release(t.Context()))
+			for _, s := range serversOf(w, "a") {
+				assert.Contains(t, s.Keys()[rec.Key], "groups=", s)
+			}
+
+			require.NoError(t, loses.Close())
+			w.Servers()[0].Flush()
+			w.SetNet(lose(func(l sim.Leg) bool { return l.Client == 2 && l.Node == 1 }))
+			late := opens()
+			for range 20 {
+				require.Error(t, errOf(late.TryAcquire(t.Context(), lock.Name())), "both hold")
+				time.Sleep(time.Second)
+			}
+			assert.True(t, lock.Valid())
+		})
+	}
 }
 
 // A groupTrial is clients that take names by turns.

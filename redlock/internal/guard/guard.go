@@ -48,6 +48,20 @@ func (t *Terms) Refuses(by Settings) error {
 	}
 }
 
+// mustWithdraw reports whether the record of a node goes that tells of this client's settings, because a
+// quorum of the nodes belongs to others: both have met new nodes in the same moment. The record wins no
+// lock, but with it one more node that forgets would give the quorum to these settings.
+func (g *Guard) mustWithdraw(m *memory, now clock.Instant) bool {
+	others := 0
+	for i := range g.nodes {
+		other := &g.nodes[i]
+		if other.text != "" && g.terms.Refuses(other.by) != nil && now < other.readAt.Add(4*g.terms.Timeout) {
+			others++
+		}
+	}
+	return others >= g.quorum() && m.text != "" && g.terms.Refuses(m.by) == nil
+}
+
 // Introduce asks for all records, so that a node without one gets its first.
 func (g *Guard) Introduce(now clock.Instant) {
 	for i := range g.nodes {

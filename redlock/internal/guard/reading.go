@@ -97,12 +97,12 @@ func (g *Guard) Record(node int, sent, heard clock.Instant, reply *protocol.Repl
 	for i := range g.nodes {
 		other := &g.nodes[i]
 		// Either the other may tell more of what this one forgot, or this one of what the other
-		// forgot, because it had not been read since.
+		// forgot, because it had not been read since. Or it is the last that shows whose the nodes are.
 		helps := g.unread(m).Has(i) && m.record != nil && m.forgot.Basis < record.Asked &&
 			(other.failing == 0 || heard.Sub(other.failed) >= openWait) // else the next vote asks
 		isHelped := i != node && other.record != nil && other.record.Basis < record.Asked &&
 			before < other.birth.latest && other.birth.latest <= sent
-		if helps || isHelped {
+		if helps || isHelped || g.mustWithdraw(other, heard) {
 			g.ask(i, nil, heard)
 		}
 	}
@@ -356,6 +356,10 @@ func (g *Guard) change(m *memory, earliest, latest time.Duration, now clock.Inst
 		return nil
 	}
 	a := &protocol.Admission{Old: m.text, Run: cmp.Or(m.run, record.Unknown)}
+	if g.mustWithdraw(m, now) {
+		a.New, a.Life = m.text, time.Millisecond // it expires
+		return a
+	}
 	off, isKnown := g.off(m, now)
 	if m.record == nil && !isKnown {
 		return nil
