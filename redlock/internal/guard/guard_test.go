@@ -787,3 +787,50 @@ func TestRecordThatWentBackCountsAsForgetting(t *testing.T) {
 		}
 	}
 }
+
+// TestServerRemembersForOneNode: server 3 has forgotten a long lock, which server 1 remembers. A client reads server 2 by
+// two nodes that exchange their servers, and server 1 not before its own TTL has passed.
+func TestServerRemembersForOneNode(t *testing.T) {
+	court := makeCourt(t, 3, ttl)
+	for _, s := range court.servers {
+		s.offset = 0
+		s.settle(court, 3, ttl)
+	}
+	holder := court.client(6 * ttl)
+	holder.cut = quorum.Of(1)
+	holder.asks("w", 6*ttl)
+	court.sleep(time.Second)
+	require.Equal(t, []protocol.Outcome{granted, protocol.Unknown, granted}, holder.asks("x", 6*ttl).outcomes())
+	held := court.now
+	court.servers[2].forget()
+
+	c, swap := court.client(ttl), func() { court.servers[0], court.servers[1] = court.servers[1], court.servers[0] }
+	c.cut = quorum.Of(0)
+	c.asks("y", ttl)
+	swap()
+	c.cut = quorum.Of(1)
+	c.asks("y", ttl)
+	c.cut = 0
+	for court.now.Sub(held) < 5*ttl {
+		b := c.asks("x", ttl)
+		require.NotEqual(t, granted, b.replies[2].Outcome, "after %v", court.now.Sub(held))
+		court.sleep(ttl / 5)
+	}
+	court.sleep(2 * ttl)
+	c.asks("z", ttl)
+	assert.Equal(t, all(3, granted), c.asks("x", ttl).outcomes())
+}
+
+// TestNodesThatAreOneServerEndAQuarantine of the third.
+func TestNodesThatAreOneServerEndAQuarantine(t *testing.T) {
+	court := newCourt(t, 3, ttl)
+	court.servers[1] = court.servers[0]
+	c := court.client(ttl)
+	c.asks("x", ttl)
+	court.servers[2].forget()
+	for range 11 {
+		c.asks("y", ttl)
+		court.sleep(ttl / 5)
+	}
+	assert.Equal(t, all(3, granted), c.asks("z", ttl).outcomes())
+}

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -191,24 +192,37 @@ func (g *Guard) refuses(m *memory) (why error) {
 	return why
 }
 
-// unread returns the other nodes whose records this client has not read since the node's birth. They
-// may know more of what the node forgot.
+// unread returns the other nodes whose records this client has not read since the node's birth, or from
+// a server that is another node's now. They may know more of what the node forgot.
 func (g *Guard) unread(m *memory) (nodes quorum.Set) {
 	for i := range g.nodes {
-		if other := &g.nodes[i]; other != m && other.readAt < m.birth.latest {
+		if other := &g.nodes[i]; other != m && (other.readAt < m.birth.latest || g.isTwin(other)) {
 			nodes.Add(i)
 		}
 	}
 	return nodes
 }
 
+// isTwin reports whether another node was read from the same server at the same time or later. One server
+// remembers for one node only. If two nodes are exchanging their servers, the other server was not read.
+func (g *Guard) isTwin(m *memory) bool {
+	process, _, _ := strings.Cut(m.run, "/")
+	for i := range g.nodes {
+		other := &g.nodes[i]
+		if of, _, _ := strings.Cut(other.run, "/"); other != m && process != "" && of == process && other.readAt >= m.readAt {
+			return true
+		}
+	}
+	return false
+}
+
 // haveFailed reports whether each of the nodes failed to answer a question sent at since or later, and
 // all questions of the span before it. A single failure proves nothing: the node may be reachable
-// again, and remember longer locks.
+// again, and remember longer locks. A server that two nodes lead to has nothing more to tell.
 func (g *Guard) haveFailed(nodes quorum.Set, since clock.Instant, span time.Duration) bool {
 	for i := range g.nodes {
 		m := &g.nodes[i]
-		if nodes.Has(i) && (m.failing == 0 || m.failed < since || m.failed.Sub(m.failing) < span) {
+		if nodes.Has(i) && !g.isTwin(m) && (m.failing == 0 || m.failed < since || m.failed.Sub(m.failing) < span) {
 			return false
 		}
 	}
