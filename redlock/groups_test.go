@@ -462,7 +462,7 @@ func TestClientsThatMeetNewServersAtOnceAgree(t *testing.T) {
 				return leg, false
 			}})
 			loses := opens()
-			failed := make(chan error, 1)
+			failed := make(chan error, 2)
 			go func() { failed <- errOf(loses.TryAcquire(t.Context(), "x")) }()
 			l := openGroups(t, w, groupMap{"a": {0, 1, 2}, "b": {3, 4, 5}}, redlock.MemoryGuard(true))
 			failed <- errOf(l.TryAcquire(t.Context(), "x"))
