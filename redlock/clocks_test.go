@@ -1,10 +1,13 @@
 package redlock_test
 
 import (
+	"context"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/protocol"
@@ -125,6 +128,25 @@ func TestServersThatAreApartForEverVote(t *testing.T) {
 		time.Sleep(2 * ttl)
 		try()
 	})
+}
+
+// TestFarClientGetsLocksThoughClocksDiffer by less than a second: it cannot be sure of that, which costs one quarantine.
+func TestFarClientGetsLocksThoughClocksDiffer(t *testing.T) {
+	for _, differ := range []time.Duration{0, 300, 490, 510, 600, 700, 800, 990} {
+		for _, trip := range []time.Duration{100, 310, 480} {
+			simulateCase(t, fmt.Sprintf("by %d ms at %d ms", differ, trip), 3, func(t *testing.T, w *sim.World) {
+				time.Sleep(time.Hour)
+				onAll(w, func(s *sim.Server) { s.Settle(3, ttl) })
+				w.Servers()[1].Step(differ * time.Millisecond)
+				w.Servers()[2].Step(-differ * time.Millisecond)
+				w.SetNet(sim.Fixed(trip * time.Millisecond / 2))
+				l, _ := guarded(t, w, redlock.NodeTimeout(time.Second), redlock.Patience(time.Minute))
+				ctx, cancel := context.WithTimeout(t.Context(), 3*ttl)
+				defer cancel()
+				assert.NoError(t, errOf(l.Acquire(ctx, "x")))
+			})
+		}
+	}
 }
 
 // TestClocksThatDriftApartKeepMostVotes: without NTP, servers lose one quarantine for each second.

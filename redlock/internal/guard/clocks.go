@@ -27,7 +27,9 @@ import (
 // knows too few clocks writes none: it could give a node the time of one that is wrong.
 //
 // Servers whose clocks have always been apart keep their votes. Clocks that drift apart cost a node
-// one quarantine for each second.
+// one quarantine for each second. A client that is far away does not know clocks well enough to be sure of
+// those that differ by nearly a second. So it has an Off written for each that it cannot be sure of and
+// that differs by enough for that: for half a second. The rest is known if a round trip takes less.
 
 // A standard is how a node's clock compares with those of others.
 type standard uint8
@@ -77,7 +79,7 @@ func (g *Guard) compare(m *memory, now clock.Instant) standard {
 		return right
 	}
 	at, isKnown := g.commonTime(m, now)
-	if isKnown && (middle(earliest, latest)-at).Abs() > record.Apart*3/4 || !isKnown && !isAwaited && len(agree)+mayAgree < g.quorum() {
+	if isKnown && (middle(earliest, latest)-at).Abs() > record.Apart/2 || !isKnown && !isAwaited && len(agree)+mayAgree < g.quorum() {
 		return wrong
 	}
 	return unsure
