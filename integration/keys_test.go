@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redquorum/redquorum/internal/doctor"
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/need"
 	"github.com/redquorum/redquorum/redlock"
@@ -55,9 +54,7 @@ func TestEveryOtherKeyIsReserved(t *testing.T) {
 	_, err = c.Do("ACL", "SETUSER", "old", "on", ">password", "~*", "&*", "+@all", "-acl")
 	require.NoError(t, err)
 	for _, prefix := range []string{"", "app:", "{x}"} {
-		s, err := doctor.Open(strings.Replace(url, "//", "//old:password@", 1))
-		require.NoError(t, err)
-		doctor.Examine(t.Context(), []doctor.Server{s}, doctor.Settings{Timeout: failAfter, NodeTimeout: failAfter, Prefix: prefix})
+		doctor(t, strings.Replace(url, "//", "//old:password@", 1), "--prefix", prefix)
 	}
 	_, err = c.Do("GET", "end")
 	require.NoError(t, err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"log/slog"
@@ -23,7 +24,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redquorum/redquorum/internal/doctor"
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/need"
 	"github.com/redquorum/redquorum/pool"
@@ -51,7 +51,7 @@ func TestTheServerSettings(t *testing.T) {
 	t.Run("on a socket", func(t *testing.T) {
 		path := file("redis.conf", []byte(conf[0]))
 		socket := startOnSocket(t, append([]string{path, "--port", "0"}, here...)...)
-		everyKindOfLock(t, "unix://locks:CHANGE-ME@"+socket)
+		everyKindOfLock(t, "unix://locks:CHANGE-ME@"+socket, "")
 		// The page's patterns for a prefix, in place of all keys.
 		patterns := regexp.MustCompile("`(~PREFIX\\* [^`]*)`").FindStringSubmatch(sections(t)["Server settings"])
 		require.NotNil(t, patterns)
@@ -67,7 +67,7 @@ func TestTheServerSettings(t *testing.T) {
 		lock := acquire(t, l, "each", redlock.Fair())
 		require.NoError(t, lock.Release(t.Context()))
 		nothingIsRefused(t, operator)
-		examined(t, "unix://operator:CHANGE-ME-TOO@"+socket, nil, "")
+		examined(t, "unix://operator:CHANGE-ME-TOO@"+socket, "")
 	})
 	t.Run("TLS", func(t *testing.T) {
 		// It does not start without a certificate, and says why not.
@@ -86,7 +86,7 @@ func TestTheServerSettings(t *testing.T) {
 			"--tls-key-file", file("redis.key", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}))}, here...)...)
 		trusting := x509.NewCertPool()
 		trusting.AddCert(own.Certificate())
-		everyKindOfLock(t, "rediss://locks:CHANGE-ME@"+fleet.Loopback(port), pool.TLS(&tls.Config{RootCAs: trusting}))
+		everyKindOfLock(t, "rediss://locks:CHANGE-ME@"+fleet.Loopback(port), cert, pool.TLS(&tls.Config{RootCAs: trusting}))
 	})
 }
 
@@ -200,8 +200,8 @@ func TestAStandbyReplicatesWithTheSettings(t *testing.T) {
 	}
 }
 
-// everyKindOfLock takes locks that need all rights, and has doctor look at them.
-func everyKindOfLock(t *testing.T, url string, opts ...pool.Option) {
+// everyKindOfLock takes locks that need all rights, and has doctor look at them. The file ca has the server's authority.
+func everyKindOfLock(t *testing.T, url, ca string, opts ...pool.Option) {
 	t.Helper()
 	ctx := t.Context()
 	var doubts bytes.Buffer
@@ -238,7 +238,7 @@ func everyKindOfLock(t *testing.T, url string, opts ...pool.Option) {
 		assert.Regexp(t, lacks, line)
 	}
 	nothingIsRefused(t, asOperator(t, strings.Replace(url, "locks:CHANGE-ME", "operator:CHANGE-ME-TOO", 1), opts...))
-	examined(t, url, opts, "persistence") // which is not for clients to see
+	examined(t, url, "persistence", "--tls-ca", ca) // which is not for clients to see
 }
 
 // asOperator connects for the operator.
@@ -266,18 +266,31 @@ func nothingIsRefused(t *testing.T, operator redis.Conn) {
 	}
 }
 
-// examined fails if doctor finds anything but what is well, and notes on one check.
-func examined(t *testing.T, url string, opts []pool.Option, noted string) {
+// examined fails if redlock doctor finds anything but what is well, and notes on one check.
+func examined(t *testing.T, url, noted string, flags ...string) {
 	t.Helper()
-	s, err := doctor.Open(url, opts...)
-	require.NoError(t, err)
-	report := doctor.Examine(t.Context(), []doctor.Server{s}, doctor.Settings{
-		Timeout: failAfter, NodeTimeout: failAfter, MaxTTL: operatedTTL / 2, Guard: true,
-	})
+	var report struct {
+		Nodes []struct {
+			Findings []struct{ Check, Severity, Summary, Do string }
+		}
+	}
+	flags = append(flags, "--max-ttl", (operatedTTL / 2).String())
+	require.NoError(t, json.Unmarshal(doctor(t, url, flags...), &report))
 	for _, f := range report.Nodes[0].Findings {
 		newer := f.Check == "rights" && strings.Contains(f.Do, "permit +del")
-		assert.True(t, f.Severity == doctor.OK || f.Severity == doctor.Note && (f.Check == noted || newer), "%+v", f)
+		assert.True(t, f.Severity == "ok" || f.Severity == "note" && (f.Check == noted || newer), "%+v", f)
 	}
+}
+
+// doctor returns what redlock doctor --json says of a server.
+func doctor(t *testing.T, url string, flags ...string) []byte {
+	t.Helper()
+	require.NoError(t, buildCommand())
+	c := exec.CommandContext(t.Context(), filepath.Join(commandDir, "redlock"), append([]string{"doctor", "--json", "--node", url}, flags...)...)
+	c.Env = append(os.Environ(), "REDLOCK_CONFIG=/dev/null", "REDLOCK_DIAL_TIMEOUT=10s", "REDLOCK_NODE_TIMEOUT=5s")
+	out, err := c.Output() // the exit code is the verdict
+	require.NotEmpty(t, out, "%v", err)
+	return out
 }
 
 // TestTheSizesOfThePage measures what OPERATING.md says of the memory and the commands of a lock.
