@@ -25,8 +25,8 @@ import (
 // again has another data set.
 
 // errSeveral is for a node that leads to several servers.
-var errSeveral = errors.New("leads to several servers, of which each could grant the same lock; " +
-	"give each server a node of its own, by an address that leads to no other")
+var errSeveral = errors.New("leads to several servers, and each of them could grant the same lock: " +
+	"use an address of one server for each node")
 
 // errAbsent is for an address without a server. A dial function of the caller that cannot reach an address
 // does not mean that.
@@ -93,8 +93,8 @@ func (m members) choose(greetings []link.Greeting) (chosen int, err error) {
 		case g.Server.Process() != greetings[chosen].Server.Process():
 			return -1, fmt.Errorf("%w (%s and %s)", errSeveral, m[chosen].name, m[i].name)
 		case g.Server.Process() == "":
-			greetings[chosen].Conn.(*link.Conn).Doubt = "its name has several addresses, and it does not tell its run_id, " +
-				"so several servers there are not noticed: permit INFO, or give an address"
+			greetings[chosen].Conn.(*link.Conn).Doubt = "its name has several addresses, and it hides its run_id, " +
+				"so several servers there are not noticed: permit INFO, or use an IP address"
 		}
 	}
 	if chosen < 0 {

@@ -144,7 +144,7 @@ func TestTheRecordAndTheRepliesNameTheServerAlike(t *testing.T) {
 			assert.Equal(t, name, byScript)
 			assert.Equal(t, i+1, r.connections())
 		}
-		assert.Equal(t, row.runID == "", log.count(n, "its master_replid stands in") == 1)
+		assert.Equal(t, row.runID == "", log.count(n, "its master_replid is used") == 1)
 		assert.Zero(t, log.count(n, "permit INFO"))
 	}
 	nameless := newRig(t)
@@ -152,7 +152,7 @@ func TestTheRecordAndTheRepliesNameTheServerAlike(t *testing.T) {
 	var log logBuffer
 	n := nameless.open(log.log())
 	assert.Empty(t, do(t, n, withRecord("k")).Run)
-	assert.Equal(t, 1, log.count(n, "nothing that could stand in"))
+	assert.Equal(t, 1, log.count(n, "no run_id and no substitute"))
 }
 
 // TestARunIDThatAProxyHidesIsAskedOfAScript, which names the server in the record.

@@ -151,9 +151,18 @@ func explainTLS(err error) error {
 		}
 		return fmt.Errorf("TLS: %w; "+link.Schemes, err)
 	}
+	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired {
+		return fmt.Errorf("TLS: its certificate has expired, or is not valid yet: renew it, or set the clocks (%s)", invalid.Detail)
+	}
+	if name, ok := errors.AsType[x509.HostnameError](err); ok {
+		return fmt.Errorf("TLS: its certificate is not for the host in the URL: use a name or address that the certificate has (%w)", name)
+	}
 	var unknown x509.UnknownAuthorityError
 	if errors.As(err, &unknown) {
-		return fmt.Errorf("TLS: its certificate is signed by an authority that is not trusted here (%w)", unknown)
+		return fmt.Errorf("TLS: its certificate is signed by an authority that is not trusted here: trust that authority, if it is the right one (%w)", unknown)
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" {
+		return link.Explain(err)
 	}
 	return fmt.Errorf("TLS: %w", err)
 }
@@ -198,7 +207,7 @@ func (t *target) authWords(ctx context.Context, s *settings) ([]string, error) {
 
 var (
 	// errDialling is for an attempt while a function of the caller's is busy with an earlier one.
-	errDialling = errors.New("the function for dialling or credentials, or one of the TLS configuration, has not returned since an earlier attempt")
+	errDialling = errors.New("a function of the program, for dialling, credentials or the TLS configuration, has not returned from an earlier attempt")
 	errNoConn   = errors.New("the dial function returned neither a connection nor an error")
 	errNoConfig = errors.New("the function of TLSFunc returned neither a configuration nor an error")
 )

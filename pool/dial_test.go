@@ -57,11 +57,54 @@ func TestEachConnectionAsksForItsTLSConfiguration(t *testing.T) {
 	is(func() (*tls.Config, error) { return nil, nil })
 	says("neither a configuration nor an error")
 	is(func() (*tls.Config, error) { return &tls.Config{RootCAs: roots, ServerName: "elsewhere.test"}, nil })
-	says("not elsewhere.test")
+	says("its certificate is not for the host in the URL: use a name or address that the certificate has")
+	is(func() (*tls.Config, error) {
+		return &tls.Config{RootCAs: roots, Time: func() time.Time { return time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC) }}, nil
+	})
+	says("its certificate has expired, or is not valid yet: renew it, or set the clocks")
 	good := &tls.Config{RootCAs: roots}
 	is(func() (*tls.Config, error) { return good, nil })
 	eventually(t, func() bool { return try(t, n, acquire("k", "v")).Outcome == protocol.Granted }, "127.0.0.1 is in the certificate")
 	assert.Empty(t, good.ServerName, "it is not changed")
+}
+
+// TestAMissingClientCertificateIsNamed.
+func TestAMissingClientCertificateIsNamed(t *testing.T) {
+	t.Parallel()
+	https := httptest.NewTLSServer(nil) // for its certificate
+	defer https.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(https.Certificate())
+	for most, want := range map[uint16]string{
+		tls.VersionTLS12: "TLS: ends the handshake: see whether it requires a certificate of the client (tls: handshake failure)",
+		tls.VersionTLS13: "TLS: requires another certificate of the client: configure one that its authority has signed (tls: certificate required)",
+	} {
+		address := listen(t, func(c net.Conn) {
+			tls.Server(c, &tls.Config{Certificates: https.TLS.Certificates, ClientAuth: tls.RequireAnyClientCert, MaxVersion: most}).Handshake()
+			io.Copy(io.Discard, c)
+		})
+		err := trouble(t, openNode(t, "rediss://"+address, TLS(&tls.Config{RootCAs: roots})), acquire("k", "v"))
+		assert.ErrorContains(t, err, want)
+	}
+}
+
+// TestRefusedLoginsNameTheirCause: a server without a password, and a database that is too high.
+func TestRefusedLoginsNameTheirCause(t *testing.T) {
+	t.Parallel()
+	for refusal, test := range map[string]struct{ url, want string }{
+		"ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?": {
+			"redis://:hunter2@%s", "(the server has no password: omit it, or set one on the server)",
+		},
+		"ERR DB index is out of range": {"redis://%s/99", `answers "ERR DB index is out of range" (to SELECT 99)`},
+	} {
+		address := listen(t, func(c net.Conn) {
+			io.WriteString(c, "-"+refusal+"\r\n")
+			io.Copy(io.Discard, c)
+		})
+		err := trouble(t, openNode(t, fmt.Sprintf(test.url, address)), acquire("k", "v"))
+		assert.ErrorContains(t, err, test.want)
+		assert.NotContains(t, err.Error(), "hunter2")
+	}
 }
 
 // TestAPortWithoutTLSIsExplained, whether the server hangs up or answers in its own protocol.
@@ -83,12 +126,12 @@ func TestAPortWithoutTLSIsExplained(t *testing.T) {
 func TestAServerThatHangsUpIsQuoted(t *testing.T) {
 	t.Parallel()
 	for says, want := range map[string]string{
-		"-DENIED Redis is running in protected mode\r\n": `says "DENIED Redis is running in protected mode"`,
-		"-ERR max number of clients reached\r\n":         `says "ERR max number of clients reached"`,
+		"-DENIED Redis is running in protected mode\r\n": `answers "DENIED Redis is running in protected mode"`,
+		"-ERR max number of clients reached\r\n":         `answers "ERR max number of clients reached"`,
 		"-NOAUTH Authentication required.\r\n":           ErrAuth.Error(),
-		"-BUSY Redis is busy running a script.\r\n":      `says "BUSY Redis is busy running a script."`,
-		"":                          "hangs up without a word; nothing is behind this port, or rediss:// is for a port with TLS",
-		"\x15\x03\x01\x00\x02\x02F": "answers with TLS; rediss:// is for a port with TLS",
+		"-BUSY Redis is busy running a script.\r\n":      `answers "BUSY Redis is busy running a script."`,
+		"":                          "closes the connection without an answer: nothing is behind this port, or rediss:// is for a port with TLS",
+		"\x15\x03\x01\x00\x02\x02F": "answers with TLS: rediss:// is for a port with TLS",
 	} {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()
@@ -226,7 +269,7 @@ func TestAStageThatHangsIsNamed(t *testing.T) {
 	}{
 		"look-up": {"redis://cache.example:6379", option(false, "", func(s *settings) {
 			s.lookup = func(context.Context, string) ([]string, error) { <-deaf; return nil, errNoConn }
-		}), "look-up: its name is still being looked up"},
+		}), "look-up: the name servers have not answered"},
 		"dial of an address": {"redis://cache.example:6379", option(false, "", func(s *settings) {
 			s.lookup = func(context.Context, string) ([]string, error) { return []string{"127.0.0.1"}, nil }
 		}), "dial 127.0.0.1:6379: connect: connection refused"},

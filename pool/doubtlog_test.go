@@ -41,7 +41,7 @@ func TestALogThatNobodyReadsHoldsUpNothing(t *testing.T) {
 	log.Close()
 	text := <-read
 	assert.Contains(t, text, "maxmemory-policy is allkeys-lru")
-	assert.Contains(t, text, "have to poll")
+	assert.Contains(t, text, "so waiters poll")
 }
 
 // TestDoubtsDoNotCollect: some have a word of the server, which may differ each time.

@@ -138,7 +138,7 @@ func TestASentinelIsRefused(t *testing.T) {
 	s := newLiveAs(t, fleet.Sentinel)
 	err := trouble(t, openNode(t, s.url()), acquire("k", "v"))
 	assert.ErrorIs(t, err, ErrSentinel)
-	assert.ErrorContains(t, err, "give the servers")
+	assert.ErrorContains(t, err, "use the servers")
 	err = trouble(t, openNode(t, s.url()+"/3"), acquire("k", "v"))
 	assert.ErrorIs(t, err, ErrUnsupported, "SELECT comes before the question for the role")
 	assert.ErrorContains(t, err, "a Sentinel")

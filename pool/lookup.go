@@ -25,11 +25,11 @@ const (
 
 var (
 	// errMoved is for a connection to a server whose name leads elsewhere now.
-	errMoved = errors.New("its name leads to another address now; " +
-		"if that is another server, give each server a node of its own, by a name that leads to no other")
+	errMoved = errors.New("its name has another address now: " +
+		"if that is another server, use a name of one server for each node")
 
 	// errSlowName is for a name that is not known yet.
-	errSlowName = errors.New("its name is still being looked up; check the name servers (resolv.conf)")
+	errSlowName = errors.New("the name servers have not answered: check resolv.conf")
 )
 
 // A resolver looks up the name of a server: for each connection that is made, and every few seconds for

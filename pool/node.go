@@ -97,8 +97,8 @@ func (n *node) meet(s link.Server, now time.Time) error {
 	case s.RunID == "", last >= 0 && n.met[last] == is:
 	case slices.Contains(n.met, is):
 		n.at, n.since = is, now
-		n.several = fmt.Errorf("%w (this client has been at another one since it was here: the node has no vote "+
-			"until it has led to one server for %v)", errSeveral, max(settleFor, time.Duration(n.longest.Load())))
+		n.several = fmt.Errorf("%w (this client has met another server there in the meantime: the node has no vote "+
+			"until its address has led to one server for %v)", errSeveral, max(settleFor, time.Duration(n.longest.Load())))
 	default:
 		n.met = append(n.met, is)
 		n.met = n.met[max(0, len(n.met)-maxMet):]

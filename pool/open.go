@@ -42,7 +42,7 @@ func OpenWith(urls []string, opts ...Option) ([]Node, error) {
 		return nil, err
 	}
 	if len(urls) == 0 {
-		return nil, errors.New("pool: no URLs; give one for each Redis server, such as redis://10.0.0.1:6379")
+		return nil, errors.New("pool: no URLs: pass one for each Redis server, such as redis://10.0.0.1:6379")
 	}
 	targets := make([]*target, len(urls))
 	seen := map[string]int{}
@@ -115,7 +115,7 @@ func FromDial(name string, dial func(context.Context) (redis.Conn, error), opts 
 	case err != nil:
 		return nil, err
 	case name == "":
-		return nil, errors.New("pool: FromDial: the name is empty; give the server's address")
+		return nil, errors.New("pool: FromDial: the name is empty: pass the server's address")
 	case dial == nil:
 		return nil, errors.New("pool: FromDial: the dial function is nil")
 	}

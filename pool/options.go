@@ -37,7 +37,7 @@ func settle(opts []Option) (*settings, error) {
 		}
 	}
 	if s.Reauthenticate > 0 && s.credentials == nil {
-		return nil, errors.New("pool: option Reauthenticate: it asks the function of Credentials, and there is none")
+		return nil, errors.New("pool: option Reauthenticate: needs the option Credentials")
 	}
 	return s, nil
 }

@@ -112,7 +112,7 @@ func TestReauthenticateAsksTheFunctionOfCredentials(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
 	_, err := OpenWith([]string{"redis://a"}, Reauthenticate(time.Minute))
-	assert.ErrorContains(t, err, "there is none")
+	assert.ErrorContains(t, err, "needs the option Credentials")
 	_, err = OpenWith([]string{"redis://a"}, passwords(&asked), Reauthenticate(60))
 	assert.ErrorContains(t, err, "Reauthenticate(60ns): must be at least 1s")
 

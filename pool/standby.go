@@ -67,15 +67,15 @@ func (m members) elect(ctx context.Context, greetings []link.Greeting) (found in
 	case greetings[found].Server.IsConfirmed(), alone && greetings[found].Server.Primary == "":
 		return found, nil
 	case alone:
-		return 0, fmt.Errorf("is one of the servers of a node with standbys, and not known to be the one with the vote; "+
-			"give all clients the same URL, or delete the key %s if it stands alone now", primaryKey)
+		return 0, fmt.Errorf("belongs to a node with standbys, and may not have its vote: "+
+			"use the same URL in all clients, or delete the key %s if it has no standbys now", primaryKey)
 	case greetings[found].Server.IsAnonymous():
-		return 0, fmt.Errorf("%w: %s does not tell who it is; permit INFO and ROLE, which a node with standbys needs",
+		return 0, fmt.Errorf("%w: %s hides its identity: permit INFO and ROLE, which a node with standbys needs",
 			errNoVote, m[found].name)
 	case isOneServer(greetings):
 		return 0, fmt.Errorf("%w: two of their addresses lead to one server", errNoVote)
 	case primaries > 1:
-		return 0, fmt.Errorf("%w: %d of them are primaries; it has one when the others are its replicas", errNoVote, primaries)
+		return 0, fmt.Errorf("%w: %d of them are primaries: make all others replicas of one", errNoVote, primaries)
 	}
 	return found, m.confirm(ctx, found, greetings)
 }
@@ -217,7 +217,7 @@ func (m *member) lookAt(ctx context.Context, primary redis.Conn) error {
 	var here, there time.Duration
 	began := time.Now()
 	if err := link.Ask(ctx, primary, askTime(&here)); err != nil {
-		return fmt.Errorf("while the primary was asked for its clock: %w", link.Explain(err))
+		return fmt.Errorf("the clock of the primary: %w", link.Explain(err))
 	}
 	err = link.Ask(ctx, c, is.AskRole(), askTime(&there))
 	ahead := there - here // and behind by less than -ahead and the time that the readings took
@@ -228,7 +228,7 @@ func (m *member) lookAt(ctx context.Context, primary redis.Conn) error {
 		return errPrimary
 	case ahead > maxApart || time.Since(began)-ahead > maxApart:
 		apart := max(ahead, time.Since(began)-ahead).Round(time.Millisecond)
-		return fmt.Errorf("its clock and the primary's may be %v apart, of %v; set the clocks", apart, maxApart)
+		return fmt.Errorf("its clock and the clock of the primary may be %v apart, at most %v is allowed: set the clocks", apart, maxApart)
 	}
 	return nil
 }

@@ -26,21 +26,20 @@ type target struct {
 
 // errURL does not repeat the error of url.Parse, which quotes a part of the URL: perhaps half of a
 // password.
-var errURL = errors.New("not a URL of the form redis://[user:password@]host[:port][/database]; " +
-	"special characters in a password must be percent-encoded")
+var errURL = errors.New("not a URL of the form redis://[user:password@]host[:port][/database]: " +
+	"percent-encode special characters of a password, such as %40 for @")
 
-var errQuery = errors.New("the only parameters behind a ? are db, the number of the database, and standby, a server " +
-	"that takes over from this one and has no socket: ?standby=host:port; leave others out, as timeouts and protocol, " +
-	"which are no part of a URL here")
+var errQuery = errors.New("the only parameters after the ? are db=NUMBER, the database, and standby=HOST:PORT, " +
+	"a server that takes over from this one, which must not have a unix:// URL: omit others, such as timeouts and protocol")
 
-var errScheme = errors.New("no scheme; write redis://host:port, rediss://host:port or unix:///path")
+var errScheme = errors.New("the scheme is missing: write redis://host:port, rediss://host:port or unix:///path")
 
 func parseURL(raw string) (*target, error) {
 	switch scheme, rest, ok := strings.Cut(raw, "://"); {
 	case !ok && !strings.HasPrefix(raw, "redis"): // with which a mistyped scheme begins
 		return nil, errScheme
 	case strings.Contains(rest, "://") && !strings.Contains(rest, "standby="):
-		return nil, errors.New("several URLs in one, or a password that is not percent-encoded; each server has a URL of its own")
+		return nil, errors.New("several URLs in one, or a password that is not percent-encoded: pass a URL for each server")
 	case strings.ContainsAny(scheme, " \t\r\n"):
 		return nil, errURL
 	}
@@ -57,14 +56,14 @@ func parseURL(raw string) (*target, error) {
 		t.network = "unix"
 	default:
 		// The scheme of "secret:word@host" is a piece of a password.
-		return nil, errors.New("unknown scheme; redis, rediss, valkey, valkeys and unix are possible")
+		return nil, errors.New("unknown scheme: use redis, rediss, valkey, valkeys or unix")
 	}
 	if u.User != nil {
 		t.user = u.User.Username()
 		// redis-cli takes a user without a password for a password, other clients for a user, and redigo
 		// drops it.
 		if t.password, t.auth = u.User.Password(); !t.auth {
-			return nil, errors.New("a user name without a password; write user:password@, or :password@ for a password alone")
+			return nil, errors.New("a user name without a password: write user:password@, or :password@ for a password alone")
 		}
 	}
 	q, err := url.ParseQuery(u.RawQuery)
@@ -94,10 +93,10 @@ func parseURL(raw string) (*target, error) {
 func (t *target) setHost(u *url.URL) error {
 	t.host = cmp.Or(u.Hostname(), "localhost")
 	if strings.Contains(u.Host, ",") {
-		return errors.New("several hosts in one URL; each server has a URL of its own")
+		return errors.New("several hosts in one URL: pass a URL for each server")
 	}
 	if strings.Contains(t.host, ":") && !strings.HasPrefix(u.Host, "[") {
-		return errors.New("several ports, or an IPv6 address without brackets; write host:port or [address]:port")
+		return errors.New("several ports, or an IPv6 address without brackets: write host:port or [address]:port")
 	}
 	port := cmp.Or(u.Port(), "6379")
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
@@ -109,11 +108,11 @@ func (t *target) setHost(u *url.URL) error {
 
 func (t *target) setDatabase(path string, db []string) error {
 	if len(db) > 1 || path != "" && len(db) > 0 && db[0] != path && db[0] != "" {
-		return errors.New("two databases; write /number or ?db=number")
+		return errors.New("two databases: write either /number or ?db=number")
 	}
 	n, err := strconv.ParseUint(cmp.Or(path, strings.Join(db, ""), "0"), 10, 31)
 	if err != nil {
-		return errors.New("the database must be a number from 0 up")
+		return errors.New("the database must be a whole number, 0 or more")
 	}
 	t.database = int(n)
 	return nil
@@ -125,14 +124,14 @@ func (t *target) setStandbys(of []string) error {
 	for _, at := range of {
 		u, err := url.Parse("redis://" + at)
 		if err != nil || at == "" || u.Host != at {
-			return errors.New("a standby is written host:port, without a scheme or a password; these are as in the URL")
+			return errors.New("a standby must be host:port, without a scheme or a password: it has those of the URL")
 		}
 		standby := *t
 		if err := standby.setHost(u); err != nil {
 			return fmt.Errorf("standby: %w", err)
 		}
 		if addresses[standby.address] {
-			return errors.New("a server is named twice, as a standby of itself or of another")
+			return errors.New("a server is duplicated: it is a standby of itself, or of two servers")
 		}
 		addresses[standby.address] = true
 		standbys = append(standbys, &standby)

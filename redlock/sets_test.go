@@ -163,7 +163,7 @@ func TestASetTellsContentionFromAnOutage(t *testing.T) {
 		_, err = l.AcquireAll(t.Context(), abc)
 		isOnly(t, err, redlock.ErrNoQuorum)
 		assert.ErrorIs(t, err, redlock.ErrWrongType)
-		assert.ErrorContains(t, err, `node1, node2, node3: "b": the key holds another type`)
+		assert.ErrorContains(t, err, `node1, node2, node3: "b": the key holds other data than a lock`)
 	})
 }
 

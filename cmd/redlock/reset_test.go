@@ -100,7 +100,7 @@ func TestResetCuresRecordsThatStopAllLocks(t *testing.T) {
 		doctor string // what it says
 		client string // what a client says
 	}{
-		{"garbage", func(url string) { ask(t, url, "SET", record.Key, "\x1b[2Jgarbage @ \xff") }, "makes no sense", "redlock reset"},
+		{"garbage", func(url string) { ask(t, url, "SET", record.Key, "\x1b[2Jgarbage @ \xff") }, "is invalid", "redlock reset"},
 		{"another type", func(url string) {
 			ask(t, url, "DEL", record.Key)
 			ask(t, url, "HSET", record.Key, "f", "v")

@@ -655,7 +655,7 @@ func TestALossIsToldInTheServersWords(t *testing.T) {
 	for _, url := range f.URLs() {
 		ask(t, url, "CONFIG", "SET", "min-replicas-to-write", "1")
 	}
-	const words = `: says "NOREPLICAS Not enough good replicas to write`
+	const words = `: answers "NOREPLICAS Not enough good replicas to write`
 	assert.Equal(t, exitLost, p.code(t))
 	assert.Contains(t, p.stderr.String(), "it could not be renewed in time: ")
 	assert.Equal(t, 1, strings.Count(p.stderr.String(), words), "five servers are told once: %s", p.stderr.String())

@@ -52,7 +52,7 @@ func TestStatusTellsTheStateOfALock(t *testing.T) {
 			{"partial", holdings.Partial, 2, "v", "2 of 5"},
 			{"split", holdings.Split, 2, "v", "split"},
 			{"stuck", holdings.Stuck, 1, "v", "redlock release stuck --force"},
-			{"strange", holdings.Partial, 1, "v", "another type"},
+			{"strange", holdings.Partial, 1, "v", "other data than a lock"},
 			{"stray", holdings.Held, 3, "v", "\n  redlock release stray --value w\n"},
 		}
 		all := []string{"status"}

@@ -106,7 +106,7 @@ var wrongInputs = []struct {
 	// servers
 	{"REDLOCK_NODES= status", 64, "(\"redlock help config\")\n"},
 	{"REDLOCK_NODES= hold x", 64, "(\"redlock help config\"); --embedded is for a trial\n"},
-	{"run --node 127.0.0.1:22001 x -- true", 64, "redlock: --node: server 1: no scheme; write redis://host:port"},
+	{"run --node 127.0.0.1:22001 x -- true", 64, "redlock: --node: server 1: the scheme is missing: write redis://host:port"},
 	{"status --node redis://a --node redis://:hunter2@a:b", 64, "redlock: --node: server 2: not a URL of the form"},
 	{"demo --node redis://:hunter2@127.0.0.1:x", 64, "redlock: --node: server 1: "},
 	{"demo --node paper", 64, `unknown kind of servers "paper"`},
@@ -155,7 +155,7 @@ var wrongInputs = []struct {
 	{"file='<<: {ttl: 5ms}' run x -- true", 78, "redlock.yaml: ttl 5ms: must be between 500ms"},
 	{`file='password: hunter2\n hunter2: x' status`, 78, "not a YAML list of settings"},
 	{"file='a: &a [*a]' status", 78, "redlock.yaml: a: a list of plain values is wanted"},
-	{"REDLOCK_NODES= file='nodes: [redis://a, null]' status", 78, "redlock.yaml: nodes: server 2: no scheme"},
+	{"REDLOCK_NODES= file='nodes: [redis://a, null]' status", 78, "redlock.yaml: nodes: server 2: the scheme is missing"},
 	{"file='password: [a, b]' status", 78, "redlock.yaml: password: one value is wanted, not a list"},
 	{"REDLOCK_NODES= file='nodes: [redis://a, redis://:hunter2@a:x]' status", 78, "redlock.yaml: nodes: server 2: not a URL"},
 	{"REDLOCK_NODES= file='nodes: redis://a\ngroups: a=redis://a' status", 78, "redlock.yaml: there are both nodes and groups; leave one out"},

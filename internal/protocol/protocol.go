@@ -338,14 +338,14 @@ func (e PermanentError) Error() string { return string(e) }
 // ErrWrongType is what a Node reports, and a redlock.NodeError wraps, where the key holds
 // something else than a lock. An acquisition cannot tell that from a lock; the
 // release that follows it can.
-var ErrWrongType error = PermanentError("the key holds another type of data, no lock; choose another name or delete it")
+var ErrWrongType error = PermanentError("the key holds other data than a lock: choose another name, or delete the key")
 
 // ErrCounter is what a Node reports, and a redlock.NodeError wraps, where the key that holds
 // the highest fencing token of a name has something else than a number that a token
 // can follow, because it was written to. Such a node grants no lock with a
 // token. docs/SAFETY.md says why the key can be deleted after a minute.
-var ErrCounter error = PermanentError("the highest fencing token makes no sense " +
-	"(delete this key on this node when that has been so for a minute)")
+var ErrCounter error = PermanentError("the highest fencing token is invalid " +
+	"(delete this key on this node after a minute: see docs/SAFETY.md)")
 
 // ErrQuarantine is what redlock.ErrQuarantine is: a node may have forgotten locks that have
 // not expired yet, or has only to be asked again.

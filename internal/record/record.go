@@ -100,7 +100,7 @@ var (
 	// ErrVersion: the text is that of another version of this library.
 	ErrVersion = errors.New("was written by another version")
 	// ErrText: the text is none of this library's.
-	ErrText = errors.New("makes no sense")
+	ErrText = errors.New("is invalid")
 )
 
 // A Basis says how well Forgot is known.

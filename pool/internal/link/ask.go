@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"syscall"
 
 	"github.com/gomodule/redigo/redis"
@@ -77,6 +78,12 @@ func Explain(err error) error {
 	}
 	var op *net.OpError
 	if errors.As(err, &op) && op.Err != nil {
+		switch { // the first two are of package tls
+		case op.Op == "remote error" && strings.Contains(op.Err.Error(), "certificate"):
+			return fmt.Errorf("TLS: requires another certificate of the client: configure one that its authority has signed (%w)", op.Err)
+		case op.Op == "remote error":
+			return fmt.Errorf("TLS: ends the handshake: see whether it requires a certificate of the client (%w)", op.Err)
+		}
 		return fmt.Errorf("%s: %w", op.Op, op.Err)
 	}
 	return err
@@ -138,9 +145,15 @@ func ask(c redis.Conn, questions []Question) error {
 			q.Answered(v)
 		case isReply && q.Secret:
 			// "unknown command 'AUTH', with args beginning with: ..."
+			if strings.Contains(string(reply), "without any password configured") {
+				return fmt.Errorf("%w (the server has no password: omit it, or set one on the server)", wire.ErrAuth)
+			}
 			return fmt.Errorf("%w (%.100s)", wire.ErrAuth, wire.Code(string(reply)))
 		case isReply:
 			meaning, fatal := wire.Explain(reply)
+			if q.Required && errors.Unwrap(meaning) == nil {
+				return fmt.Errorf("%w (to %s)", meaning, q.subject())
+			}
 			if q.Required || fatal {
 				return meaning
 			}

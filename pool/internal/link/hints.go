@@ -148,7 +148,7 @@ func (h *hints) refuse() {
 	}
 	h.end()
 	h.mu.Unlock()
-	h.config.Doubt("it gives no hints when a lock is free, so those who wait have to poll, " +
+	h.config.Doubt("it sends no hints when a lock is free, so waiters poll, " +
 		"and holders learn of a loss at the next renewal: " +
 		"permit CLIENT TRACKING, CLIENT CACHING, CLIENT ID and SUBSCRIBE to __redis__:invalidate (Redis 6 or later)")
 }
@@ -206,7 +206,7 @@ func (h *hints) listen(ctx context.Context) {
 	}
 }
 
-var errNoHints = errors.New("gives no hints")
+var errNoHints = errors.New("sends no hints")
 
 // invalidations is the channel on which a server tells changed keys to a connection that speaks
 // RESP2.

@@ -18,21 +18,21 @@ import (
 
 var (
 	// ErrSentinel is for a server that is a Redis Sentinel.
-	ErrSentinel = errors.New("is a Sentinel, which keeps no keys; " +
-		"give the servers that it watches instead: redis://primary?standby=replica")
+	ErrSentinel = errors.New("is a Sentinel, which stores no keys: " +
+		"use the servers that it watches, as redis://primary?standby=replica")
 
 	// errProxy is for a server that knows none of the commands by which servers tell who they are.
-	errProxy error = protocol.PermanentError("is a proxy, such as Envoy, that passes no INFO, ROLE, CLIENT and SCRIPT, " +
-		"so which servers are behind it cannot be told; give the address of a server itself")
+	errProxy error = protocol.PermanentError("is a proxy, such as Envoy, that blocks INFO, ROLE, CLIENT and SCRIPT, " +
+		"so the servers behind it are unknown: use the address of a server itself")
 
 	// ErrSucceeded is for a connection whose server is another than at the handshake: it has to be greeted
 	// again, because it may not be confirmed any more.
-	ErrSucceeded = errors.New("has another data set than before: it was promoted again; or its first replica " +
-		"or a backup was attached, or the last replica is gone, which it cannot tell from that")
+	ErrSucceeded = errors.New("has another data set than before: it was promoted again, its first replica " +
+		"or a backup was attached, or its last replica left, which look alike")
 )
 
 // ErrEpoch is for a connection whose server has another configuration epoch than at the handshake.
-var ErrEpoch = errors.New("has another configuration epoch in its cluster than before: a slot may have left and come back " +
+var ErrEpoch = errors.New("has another configuration epoch in its cluster than before: a slot may have moved away and returned " +
 	"without its keys")
 
 // A Server is what is learned of the server at the other end of a new connection.
@@ -216,15 +216,15 @@ func Handshake(ctx context.Context, c redis.Conn) (s Server, doubts []string, er
 	doubt(policy != "" && policy != "noeviction",
 		"its maxmemory-policy is "+policy+", so it may evict locks that are held: set it to noeviction")
 	doubt(s.RunID == "" && !told,
-		"it does not tell its run_id, so a restart with an old state is not noticed: permit INFO")
+		"it hides its run_id, so a restart with an old state is not noticed: permit INFO")
 	doubt(s.RunID == "" && told,
-		"its INFO has no run_id, and nothing that could stand in, so a restart with an old state is not noticed")
+		"its INFO has no run_id and no substitute, so a restart with an old state is not noticed")
 	doubt(s.standsIn(),
-		"its INFO has no run_id: its master_replid stands in, so a restart is noticed, and a first replica or a backup counts as one")
+		"its INFO has no run_id, so its master_replid is used: a restart is noticed, and a first replica or a backup counts as one")
 	doubt(s.Role == "",
-		"it does not tell its role, so a replica would not be noticed: permit ROLE")
+		"it hides its role, so a replica would not be noticed: permit ROLE")
 	doubt(s.clientID == 0,
-		"it does not tell connections' numbers, so a broken one cannot be killed: permit CLIENT ID and CLIENT KILL")
+		"it hides the IDs of connections, so a broken connection cannot be killed: permit CLIENT ID and CLIENT KILL")
 	return s, doubts, nil
 }
 
@@ -241,7 +241,7 @@ func barrier(ctx context.Context, c redis.Conn, now, old Server) (doubts []strin
 	}
 	refused := func(redis.Error) { // a connection that has gone already is no error
 		doubts = append(doubts,
-			"it does not let a broken connection be killed, whose requests may still run: permit CLIENT KILL")
+			"a broken connection cannot be killed, and its requests may still run: permit CLIENT KILL")
 	}
 	err = Ask(ctx, c, Question{Name: "CLIENT", Args: []any{"KILL", "ID", old.clientID}, Refused: refused})
 	return doubts, err

@@ -44,8 +44,8 @@ func NewConn(stream net.Conn) *Conn {
 const Schemes = "rediss:// is for a port with TLS, and redis:// for one without"
 
 var (
-	errSpeaksTLS = errors.New("answers with TLS; " + Schemes)
-	errHangsUp   = errors.New("hangs up without a word; nothing is behind this port, or " + Schemes) // as Redis does on a port with TLS
+	errSpeaksTLS = errors.New("answers with TLS: " + Schemes)
+	errHangsUp   = errors.New("closes the connection without an answer: nothing is behind this port, or " + Schemes) // as Redis does on a port with TLS
 )
 
 // A toldStream fails to write with the server's words if it has hung up on a new connection and said why,

@@ -63,7 +63,7 @@ type Answer struct {
 
 // noQueue is the doubt about a server on which an OpQueue failed and will fail again. Waiters then turn
 // to another node, and lock without an order where no node keeps one.
-const noQueue = "it keeps no queue, so those who wait are not served in order unless another server does: " +
+const noQueue = "it keeps no queue, so waiters are served in order only if another server keeps one: " +
 	"permit ZADD, ZREM, ZRANGE, ZRANK, ZCARD, HSET, HGET and HDEL on the keys redlock:queue:*"
 
 // errScriptsLost is for a request after a SCRIPT FLUSH. The node votes when it is asked again.
@@ -100,7 +100,7 @@ func (k *Call) afterDeletion(failure redis.Error) Answer {
 		a.Lacks.Deletion = d
 	}
 	if forbidden {
-		a.Doubt = fmt.Sprintf("it has %s and does not permit it, so each release costs it a script: permit %[1]s", d.name)
+		a.Doubt = fmt.Sprintf("it forbids %s, so it runs a script for each release: permit %[1]s", d.name)
 	}
 	return a
 }

@@ -13,20 +13,20 @@ import (
 
 // The errors of a server, by their codes. Package pool says what they mean.
 var (
-	ErrReplica          = errors.New("is a replica and must not vote; give its primary instead")
+	ErrReplica          = errors.New("is a replica and must not vote: use its primary")
 	ErrLoading          = errors.New("is loading its data and cannot answer yet")
-	ErrAuth             = errors.New("does not accept the user or password; check the URL and the server's ACL")
-	ErrPermission error = protocol.PermanentError("does not permit a command that locks need; " +
-		"see the package's documentation for the ACL")
-	ErrCluster error = protocol.PermanentError("is a node of a Redis Cluster that does not have all keys; " +
-		"give independent servers instead, or a cluster of one shard")
-	ErrUnsupported error = protocol.PermanentError("does not know a command that locks need; " +
+	ErrAuth             = errors.New("rejects the user or password: check both, and the server's ACL")
+	ErrPermission error = protocol.PermanentError("forbids a command that locks need: " +
+		"grant the user the rights in docs/OPERATING.md")
+	ErrCluster error = protocol.PermanentError("is a node of a Redis Cluster that does not have all keys: " +
+		"use independent servers, or a cluster of one shard")
+	ErrUnsupported error = protocol.PermanentError("does not know a command that locks need: " +
 		"it is too old, renames the command, or is a Sentinel or proxy")
 
-	ErrReplyTooLarge = errors.New("sends a reply that is larger than a lock ever needs")
+	ErrReplyTooLarge = errors.New("sends a larger reply than any about a lock")
 
 	// ErrUnexpected is for a reply that no command of ours has.
-	ErrUnexpected = errors.New("the server's reply makes no sense")
+	ErrUnexpected = errors.New("sends an invalid reply")
 )
 
 // serverErrors are the codes of Redis errors that have a meaning for locks. A fatal one would fail
@@ -87,7 +87,7 @@ func Explain(err redis.Error) (meaning error, fatal bool) {
 	said := inScript.ReplaceAllString(withoutArguments(string(err)), "")
 	known := serverErrors[Code(said)]
 	if known.err == nil {
-		return fmt.Errorf("says %q", said), known.fatal
+		return fmt.Errorf("answers %q", said), known.fatal
 	}
 	return fmt.Errorf("%w (%s)", known.err, said), known.fatal
 }
