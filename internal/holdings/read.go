@@ -265,7 +265,7 @@ func (r *Reader) scan(ctx context.Context, server int, c redis.Conn, limit int) 
 		var refused redis.Error
 		switch {
 		case errors.As(err, &refused):
-			return found, false, fmt.Errorf("SCAN: %w; to list locks permit +scan, or give their names", refused)
+			return found, false, fmt.Errorf("SCAN: %w; permit +scan to list locks, or pass their names", refused)
 		case err != nil:
 			return found, false, err
 		}

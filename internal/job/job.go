@@ -193,7 +193,7 @@ func (j *Job) abort() {
 
 // notStarted is the error of a command for which too little was left of its lock.
 func (j *Job) notStarted() error {
-	return fmt.Errorf("the command was not started: %w: too little was left of it", redlock.ErrLost)
+	return fmt.Errorf("the command was not started: %w: too little of its time was left", redlock.ErrLost)
 }
 
 // Linger keeps the lock for a while after the command has ended, or until this process gets one
@@ -258,7 +258,7 @@ func (j *Job) replaceWarden() <-chan byte {
 	}
 	w, err := j.anotherWarden()
 	if err != nil {
-		j.end(fmt.Errorf("redlock: %q: the process that watches over the command has ended, and no other could be started: %w", j.lease.lock.Name(), err))
+		j.end(fmt.Errorf("redlock: %q: the process that watches over the command has ended, and another could not be started: %w", j.lease.lock.Name(), err))
 		return nil
 	}
 	j.warden.dismiss()

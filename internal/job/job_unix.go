@@ -40,7 +40,7 @@ func (j *Job) start(env []string) error {
 	j.front, j.group, j.gate = j.tty.alone, j.warden.group(), -1
 	self, err := ownProgram()
 	if err != nil {
-		return fmt.Errorf("cannot find my own program: %w", err)
+		return fmt.Errorf("cannot find the program file of redlock: %w", err)
 	}
 	ours, theirs, err := gatePipe()
 	if err != nil {

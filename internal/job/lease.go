@@ -92,7 +92,7 @@ func (l *lease) lose(instead error) {
 }
 
 // late is the reason to end a command whose lock is not renewed.
-func (l *lease) late() error { return l.asLost("it could not be renewed in time") }
+func (l *lease) late() error { return l.asLost("not renewed in time") }
 
 // shorten notes the loss of the lock, or the reason to end the command without one, and leaves the
 // command KillAfter, but never more than it had.

@@ -83,7 +83,7 @@ func init() {
 func startWarden(group int, limit time.Duration, first ...order) (*warden, error) {
 	self, err := ownProgram()
 	if err != nil {
-		return nil, fmt.Errorf("cannot find my own program: %w", err)
+		return nil, fmt.Errorf("cannot find the program file of redlock: %w", err)
 	}
 	cmd := exec.Command(self, wardenArg)
 	if group != 0 {

@@ -44,7 +44,7 @@ func Read[T any](files []string, stderr io.Writer, explain func(error) error, pa
 func (r *Files[T]) Current() T {
 	value, err := r.look()
 	if err != nil {
-		fmt.Fprintf(r.Stderr, "redlock: %s; what was read before is used until that is mended\n", plain.OneLine(r.explain(err).Error()))
+		fmt.Fprintf(r.Stderr, "redlock: %s; the content that was read before stays in use\n", plain.OneLine(r.explain(err).Error()))
 	}
 	return value
 }

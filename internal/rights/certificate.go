@@ -96,7 +96,7 @@ func nameOf(text string) (string, error) {
 		parts = append(parts, part)
 	}
 	if len(parts) == 0 {
-		return "", errors.New("it is empty")
+		return "", errors.New("is empty")
 	}
 	return setOf(parts), nil
 }
@@ -111,7 +111,7 @@ func cutPart(text, separators string) (part, rest string, err error) {
 		number = kind
 	}
 	if !ok || number == "" {
-		return "", "", fmt.Errorf("%q is no part of a subject, such as CN=billing", kind)
+		return "", "", fmt.Errorf("%q is not a part of a subject, such as CN=billing", kind)
 	}
 	text = strings.TrimLeft(text, " ")
 	var value []byte

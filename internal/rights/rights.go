@@ -133,18 +133,18 @@ func Parse(text []byte) (t Table, err error) {
 	documents.KnownFields(true)
 	if err := documents.Decode(&t); err != nil && !errors.Is(err, io.EOF) {
 		at := cmp.Or(line.FindString(err.Error()), "some line")
-		return nil, fmt.Errorf("%s: a YAML list of entries is wanted, each with label, sha256, subjects, lock, look at most once", at)
+		return nil, fmt.Errorf("%s: must be a YAML list of entries with label, sha256, subjects, lock and look, each at most once", at)
 	}
 	if !errors.Is(documents.Decode(new(yaml.Node)), io.EOF) {
-		return nil, errors.New("it has more than one YAML document")
+		return nil, errors.New("more than one YAML document: remove the line --- between them")
 	}
 	if len(t) == 0 {
-		return nil, errors.New("it has no entry: all clients would be refused")
+		return nil, errors.New("no entry, so all clients would be refused: add one")
 	}
 	known := map[string]bool{}
 	for i := range t {
 		if err := t[i].check(known); err != nil {
-			return nil, fmt.Errorf("entry %d: %w", i+1, err)
+			return nil, fmt.Errorf("entry %d (%.40q): %w", i+1, t[i].Label, err)
 		}
 	}
 	return t, nil
@@ -159,21 +159,21 @@ func (c *Client) check(known map[string]bool) error {
 	}
 	switch {
 	case c.Label == "", len(c.Label) > 128, strings.ContainsFunc(c.Label, func(r rune) bool { return !unicode.IsPrint(r) }):
-		return errors.New("its label must have 1 to 128 bytes, all of them printable")
+		return errors.New("label must have 1 to 128 bytes of printable text")
 	case isTaken("label", c.Label):
-		return errors.New("its label is there twice in the file")
+		return errors.New("label is duplicated: use another one")
 	case len(c.SHA256)+len(c.Subjects) == 0:
-		return errors.New("it has neither sha256 nor subjects: no client could use it")
+		return errors.New("sha256 and subjects are missing: add one of them")
 	}
 	for _, text := range c.SHA256 {
 		sum, err := hex.DecodeString(text)
 		switch empty := sha256.Sum256(nil); {
 		case err != nil || len(sum) != sha256.Size:
-			return errors.New("its sha256 must be the 64 hexadecimal digits that sha256sum prints for a token")
+			return errors.New("sha256 must be the 64 hexadecimal digits that sha256sum prints for a token")
 		case bytes.Equal(sum, empty[:]):
-			return errors.New("its sha256 is that of an empty token")
+			return errors.New("sha256 is the hash of an empty token: hash the token again")
 		case isTaken("sha256", string(sum)):
-			return errors.New("its sha256 is there twice in the file")
+			return errors.New("sha256 is duplicated: two clients must not have the same token")
 		}
 		c.sums = append(c.sums, sum)
 	}
@@ -181,15 +181,15 @@ func (c *Client) check(known map[string]bool) error {
 		name, err := nameOf(text)
 		switch {
 		case err != nil:
-			return fmt.Errorf("its subject %q: %w; write it as openssl x509 -subject prints it, or DNS:NAME, URI:URI, email:ADDRESS or IP:ADDRESS", text, err)
+			return fmt.Errorf("subject %q: %w: write it as openssl x509 -subject prints it, or DNS:NAME, URI:URI, email:ADDRESS or IP:ADDRESS", text, err)
 		case isTaken("subject", name):
-			return fmt.Errorf("its subject %q is there twice in the file", text)
+			return fmt.Errorf("subject %q is duplicated: two clients must not have the same certificate", text)
 		}
 		c.names = append(c.names, name)
 	}
 	for _, p := range slices.Concat(c.Look, c.Lock) {
 		if !isPattern(p) {
-			return fmt.Errorf("the pattern %q: write it as for path.Match, or as text with ** at its end", p)
+			return fmt.Errorf("the pattern %q is invalid: write it as for path.Match, or as text with ** at its end", p)
 		}
 	}
 	return nil
