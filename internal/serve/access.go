@@ -23,10 +23,10 @@ func (c *Config) refuses(r *http.Request) error {
 	isForeign := c.IsLoopback && host != "" || c.Page != nil && r.TLS == nil && strings.Contains(host, ".")
 	isAllowed := func(name string) bool { return strings.EqualFold(name, host) }
 	if isForeign && !isLocal(host) && !slices.ContainsFunc(c.Hosts, isAllowed) {
-		return newProblem(http.StatusForbidden, kindForbidden, "this server answers only to localhost, not to "+host+": --allow-host permits another name")
+		return newProblem(http.StatusForbidden, kindForbidden, "the header Host must be localhost, not "+host+": redlock serve --allow-host permits another name")
 	}
 	if origin := r.Header.Get("Origin"); origin != "" && (c.Page == nil || origin != own) {
-		return newProblem(http.StatusForbidden, kindForbidden, "pages of other sites may not use this server: omit the header Origin in a program")
+		return newProblem(http.StatusForbidden, kindForbidden, "web pages of other origins must not use this server: omit the header Origin in a program")
 	}
 	return nil
 }

@@ -85,7 +85,7 @@ func (s *Server) lease(r *request, of *session, wanted *wish) (*lease, error) {
 		return nil, bad("the header Idempotency-Key has %d bytes, at most %d are allowed", len(key), maxKey)
 	}
 	if r.Header.Get(sessionHeader) == "" {
-		return nil, bad("the header Idempotency-Key goes with %s: a client that asks again must be known", sessionHeader)
+		return nil, bad("the header Idempotency-Key needs the header %s: make a session first", sessionHeader)
 	}
 	a, isNew, err := of.try(r.Context(), key, wanted)
 	if err != nil {
@@ -234,7 +234,7 @@ func (s *Server) release(w http.ResponseWriter, r *request, l *lease) error {
 func inspected(r *request) ([]string, error) {
 	names, err := surveyed(r)
 	if names == nil {
-		err = bad("name=NAME is missing: the lock that is asked about")
+		err = bad("name=NAME is missing: specify the lock")
 	}
 	return names, err
 }

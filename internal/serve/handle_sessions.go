@@ -160,7 +160,7 @@ func (s *Server) stream(w http.ResponseWriter, r *request, of *session) error {
 		return bad("bound=%s: must be true or false", text)
 	}
 	if bound && !isThisMachine(r) {
-		return bad("bound=true: a connection over a network can break while the client works on; use a short ttl_ms for the session")
+		return bad("bound=true is for clients on the same machine: over a network use a session with a short ttl_ms")
 	}
 	out := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "text/event-stream")

@@ -81,7 +81,7 @@ func (o *office) campaign(ctx context.Context, e *election.Election) {
 		}
 		if text := err.Error(); text != last {
 			last = text
-			o.log("--office cannot be had, and is tried again: " + text)
+			o.log("--office is not granted, and is tried again: " + text)
 		}
 		select {
 		case <-time.After(refusedFor):
@@ -295,7 +295,7 @@ func (s *Server) resign(w http.ResponseWriter, r *request) error {
 	case err != nil:
 		return err
 	case token == 0:
-		return bad("token=TOKEN is missing: that of the term that is resigned")
+		return bad("token=TOKEN is missing: specify the token of the term to resign")
 	case !s.office.resign(token):
 		return errTermOver
 	}

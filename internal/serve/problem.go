@@ -52,21 +52,21 @@ const (
 )
 
 var (
-	errEnding = newProblem(http.StatusServiceUnavailable, kindEnding, "the server ends: ask again when it is back")
-	errLate   = newProblem(http.StatusConflict, kindLate, "the lock came so late that whether the tick of this request was run is not known any more: a new request is of a new tick")
-	errDone   = newProblem(http.StatusConflict, kindDone, "the tick has been run, is being run, or was marked by a request that got no lock and is run by nobody")
+	errEnding = newProblem(http.StatusServiceUnavailable, kindEnding, "the server is shutting down: ask again when it is back")
+	errLate   = newProblem(http.StatusConflict, kindLate, "the lock was granted too late to know whether the tick of this request has been run: send a new request, for the current tick")
+	errDone   = newProblem(http.StatusConflict, kindDone, "the tick has been run, is being run, or was marked by a request that got no lock, and will not be run")
 	errSoon   = newProblem(http.StatusConflict, kindDone, "the last start was less than apart_ms ago")
 	// errLeft is the answer to a client that has left. One that has only shut down its writing side reads it.
-	errLeft      = bad("the connection was closed before there was an answer: keep it open in both directions until the answer has come")
-	errNoSession = newProblem(http.StatusNotFound, kindSession, "there is no such session: it was never there, was ended, or no request came for its TTL")
-	errNoLease   = newProblem(http.StatusNotFound, kindLease, "there is no such lease: it was never there, was released, or its session has ended")
-	errOtherWish = newProblem(http.StatusUnprocessableEntity, kindConflict, "the Idempotency-Key stands for another request: use a new key for each lock that is wanted")
-	errOver      = newProblem(http.StatusGone, kindLease, "the lock of this Idempotency-Key was released: use a new key for each lock that is wanted")
-	errUnderWay  = newProblem(http.StatusLocked, kindHeld, "an earlier request with this Idempotency-Key still waits for the lock")
+	errLeft      = bad("the connection was closed before the answer: keep it open in both directions until the answer has arrived")
+	errNoSession = newProblem(http.StatusNotFound, kindSession, "no such session: it never existed, was ended, or sent no request for its TTL")
+	errNoLease   = newProblem(http.StatusNotFound, kindLease, "no such lease: it never existed, was released, or its session has ended")
+	errOtherWish = newProblem(http.StatusUnprocessableEntity, kindConflict, "the Idempotency-Key was used for another request: use a new key for each lock")
+	errOver      = newProblem(http.StatusGone, kindLease, "the lock of this Idempotency-Key was released: use a new key for each lock")
+	errUnderWay  = newProblem(http.StatusLocked, kindHeld, "an earlier request with this Idempotency-Key is still waiting for the lock")
 	errResuming  = &problem{Type: "about:blank", Title: http.StatusText(http.StatusServiceUnavailable), Status: http.StatusServiceUnavailable, Kind: kindNoQuorum,
-		Detail: "the server has been restarted, and takes over the locks of its clients: too few Redis servers have answered yet; ask again", RetryAfter: 1000}
-	errNoOffice = newProblem(http.StatusNotFound, kindBad, "this server is no candidate: redlock serve has --office")
-	errTermOver = newProblem(http.StatusGone, kindLost, "this candidate is not in the term with that token")
+		Detail: "the server was restarted and is taking over the locks of its clients, and too few Redis servers have answered yet: ask again", RetryAfter: 1000}
+	errNoOffice = newProblem(http.StatusNotFound, kindBad, "this server is not a candidate: start redlock serve with --office")
+	errTermOver = newProblem(http.StatusGone, kindLost, "this candidate does not lead with that token")
 )
 
 const (
@@ -100,9 +100,9 @@ func problemOf(err error) *problem {
 	case errors.As(err, &vote):
 		return problemOfVote(vote)
 	case errors.As(err, &large):
-		return newProblem(http.StatusRequestEntityTooLarge, kindBad, "the body is too large")
+		return newProblem(http.StatusRequestEntityTooLarge, kindBad, fmt.Sprintf("the body is too large: at most %d bytes are allowed", maxBody))
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return newProblem(http.StatusRequestTimeout, kindBad, "the body did not come within "+bodyWithin.String())
+		return newProblem(http.StatusRequestTimeout, kindBad, "the body did not arrive within "+bodyWithin.String())
 	case errors.Is(err, once.ErrLate):
 		return errLate
 	case errors.Is(err, redlock.ErrLost):
@@ -114,7 +114,7 @@ func problemOf(err error) *problem {
 	case errors.Is(err, redlock.ErrClosed):
 		return errEnding
 	case errors.Is(err, context.DeadlineExceeded):
-		return newProblem(http.StatusServiceUnavailable, kindNoQuorum, "the time was over before there was an answer of the Redis servers")
+		return newProblem(http.StatusServiceUnavailable, kindNoQuorum, "the Redis servers did not answer in time: ask again")
 	}
 	return newProblem(http.StatusInternalServerError, kindPermanent, inOurWords(err))
 }

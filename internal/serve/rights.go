@@ -18,7 +18,7 @@ type Rights interface {
 var anybody = &rights.All()[0]
 
 var errUnknown = newProblem(http.StatusUnauthorized, kindForbidden,
-	`no client is known by this request: the header "Authorization: Bearer" with a token of the server is missing or wrong`)
+	`unknown client: the header "Authorization: Bearer TOKEN" is missing, or the server does not know the token`)
 
 // unknown is errUnknown, which names the certificate if it would have counted.
 func unknown(r *http.Request) error {
@@ -26,7 +26,7 @@ func unknown(r *http.Request) error {
 		return errUnknown
 	}
 	return newProblem(http.StatusUnauthorized, kindForbidden,
-		"no client in --tokens has the certificate of "+rights.Describe(r.TLS.PeerCertificates[0])+`: its "subjects" name one by its subject or a subject alternative name`)
+		"no client in --tokens has the certificate of "+rights.Describe(r.TLS.PeerCertificates[0])+`: add its subject, or a subject alternative name, to the "subjects" of an entry`)
 }
 
 // clientOf returns who sends a request: by its token, or without one by its certificate.

@@ -94,9 +94,9 @@ func (s *Server) newMux() http.Handler {
 	mux.HandleFunc("/", s.answerBy(route{answer: func(w http.ResponseWriter, r *request) error {
 		if methods := methodsOf(mux, r.Request); methods != "" {
 			w.Header().Set("Allow", methods)
-			return newProblem(http.StatusMethodNotAllowed, kindBad, fmt.Sprintf("%s is for %s, not for %s", r.URL.Path, methods, r.Method))
+			return newProblem(http.StatusMethodNotAllowed, kindBad, fmt.Sprintf("%s does not allow %s: use %s", r.URL.Path, r.Method, methods))
 		}
-		return newProblem(http.StatusNotFound, kindBad, fmt.Sprintf("there is no %s %s", r.Method, r.URL.Path))
+		return newProblem(http.StatusNotFound, kindBad, fmt.Sprintf("%s %s does not exist: see GET /openapi.json", r.Method, r.URL.Path))
 	}}))
 	return mux
 }
@@ -192,7 +192,7 @@ func (s *Server) inSession(f func(http.ResponseWriter, *request, *session) error
 	return func(w http.ResponseWriter, r *request) error {
 		id := r.Header.Get(sessionHeader)
 		if id == "" {
-			return bad("the header %s is missing: the session of the client, which POST /v1/sessions returns", sessionHeader)
+			return bad("the header %s is missing: send the session that POST /v1/sessions returned", sessionHeader)
 		}
 		of, err := s.table.session(id, r.client.Label)
 		if err != nil {

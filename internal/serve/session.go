@@ -115,7 +115,7 @@ func (t *table) open(id, client string, wanted sessionWish, isLone bool) (*sessi
 	case t.isClosed:
 		return nil, errEnding
 	case len(t.sessions) >= t.limits.Sessions:
-		return nil, tooMany("there are as many sessions as the server has room for (--max-sessions)")
+		return nil, tooMany("too many sessions on this server (--max-sessions): end one first")
 	}
 	t.sessions[s.id] = s
 	return s, nil
@@ -458,7 +458,7 @@ func (s *session) hasRoom() error {
 	case s.ended:
 		return errNoSession
 	case len(s.leases)+s.reserved >= s.table.limits.Leases:
-		return tooMany("the session has as many leases as are allowed (--max-leases)")
+		return tooMany("too many leases in this session (--max-leases): release one first")
 	}
 	return s.table.hasRoom()
 }
@@ -469,7 +469,7 @@ func (t *table) hasRoom() error {
 	case t.isClosed:
 		return errEnding
 	case len(t.leases)+t.reserved >= t.limits.Total:
-		return tooMany("there are as many leases as the server has room for; run another, or release some")
+		return tooMany("too many leases on this server: release some, or run another server")
 	}
 	return nil
 }

@@ -47,12 +47,12 @@ type savedLease struct {
 // Check returns why a State that was read is not one that a Server has left, or nil.
 func (s State) Check() error {
 	if s.Version != stateVersion {
-		return fmt.Errorf("it is of version %d, and this redlock reads version %d", s.Version, stateVersion)
+		return fmt.Errorf("the state has version %d, and this redlock reads version %d", s.Version, stateVersion)
 	}
 	for _, of := range s.Sessions {
 		for _, l := range of.Leases {
 			if l.Wish == nil || len(l.Grant.Names) == 0 || l.ID == "" || of.ID == "" {
-				return errors.New("a lease in it is not complete")
+				return errors.New("the state has an incomplete lease")
 			}
 		}
 	}
@@ -60,7 +60,7 @@ func (s State) Check() error {
 }
 
 // notCarried is why a lease is lost that the next server cannot adopt, because it has several values.
-const notCarried = "the server was restarted, which a lock of several names or permits does not outlive"
+const notCarried = "the server was restarted, and a lock of several names or permits does not survive that"
 
 // Leave is the end of a Server whose place another one takes at once, in a new process. It grants no more,
 // and returns what it has. It releases nothing but the office, and that only if no program can believe that

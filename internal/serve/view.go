@@ -118,7 +118,7 @@ func (s *Server) survey(w http.ResponseWriter, r *request) error {
 		if *into, err = r.number(field, *into, "a whole number"); err != nil {
 			return err
 		} else if *into < 0 {
-			return bad("%s=%d: a whole number is wanted", field, *into)
+			return bad("%s=%d: must not be negative", field, *into)
 		}
 	}
 	if count > mostLocks {

@@ -110,7 +110,7 @@ const (
 func checkText(r *http.Request) error {
 	for _, header := range []string{sessionHeader, "Idempotency-Key", "Authorization"} {
 		if n := len(r.Header.Values(header)); n > 1 {
-			return bad("the header %s is there %d times: give it once", header, n)
+			return bad("the header %s occurs %d times: send it once", header, n)
 		}
 	}
 	if !utf8.ValidString(r.URL.Path) {
@@ -123,7 +123,7 @@ func checkText(r *http.Request) error {
 	for field, values := range q {
 		switch {
 		case len(values) > 1:
-			return bad("%q is in the query %d times: give it once", field, len(values))
+			return bad("%q occurs %d times in the query: send it once", field, len(values))
 		case !utf8.ValidString(field), !utf8.ValidString(values[0]):
 			return bad("%s=%q must be text in UTF-8", field, values[0])
 		}
@@ -152,14 +152,14 @@ func inWords(err error) error {
 	var value *json.SemanticError
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return bad("the JSON object is not complete")
+		return bad("the JSON object is incomplete")
 	case errors.Is(err, jsontext.ErrDuplicateName):
 		errors.As(err, &text)
-		return bad("%q is there twice, the second time at byte %d: give it once", text.JSONPointer.LastToken(), text.ByteOffset)
+		return bad("%q is duplicated, the second time at byte %d: send it once", text.JSONPointer.LastToken(), text.ByteOffset)
 	case errors.As(err, &text) && text.JSONPointer != "":
 		return bad("%q: %v at byte %d", strings.TrimPrefix(string(text.JSONPointer), "/"), text.Err, text.ByteOffset)
 	case errors.As(err, &text):
-		return bad("the body: %v at byte %d; one JSON object is wanted", text.Err, text.ByteOffset)
+		return bad("the body must be one JSON object: %v at byte %d", text.Err, text.ByteOffset)
 	case errors.As(err, &value):
 		return inWordsOf(value)
 	}
@@ -176,10 +176,10 @@ func inWordsOf(value *json.SemanticError) error {
 	case errors.Is(value, json.ErrUnknownName):
 		return bad("unknown field %q at byte %d", value.JSONPointer.LastToken(), value.ByteOffset)
 	case field == "":
-		return bad("a JSON object is wanted, not %s", kind)
+		return bad("the body must be a JSON object, not %s", kind)
 	}
 	wanted := map[string]string{"string": "text", "bool": "true or false", "int64": "a whole number", "int": "a whole number", "[]string": "a list of text"}
-	return bad("%q: %s is wanted, not %s", field, wanted[value.GoType.String()], cmp.Or(string(value.JSONValue), kind))
+	return bad("%q must be %s, not %s", field, wanted[value.GoType.String()], cmp.Or(string(value.JSONValue), kind))
 }
 
 // number returns a number in the query, or otherwise if it is not there.
@@ -190,14 +190,14 @@ func (r *request) number(field string, otherwise int64, wanted string) (int64, e
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return 0, bad("%s=%s: %s is wanted", field, text, wanted)
+		return 0, bad("%s=%s: must be %s", field, text, wanted)
 	}
 	return n, nil
 }
 
 // longPoll returns what a request says of how long it waits.
 func longPoll(r *request) (seen int64, wait time.Duration, err error) {
-	if seen, err = r.number("seen", 0, "the version that the last answer had"); err != nil {
+	if seen, err = r.number("seen", 0, "the version in the last answer"); err != nil {
 		return 0, 0, err
 	}
 	least := int64(0)
@@ -207,7 +207,7 @@ func longPoll(r *request) (seen int64, wait time.Duration, err error) {
 	n, err := r.number("wait_ms", least, "a whole number of milliseconds")
 	switch q := r.URL.Query(); {
 	case q.Has("wait_ms") && q.Get("seen") == "":
-		return 0, 0, bad("wait_ms goes with seen=VERSION, which the last answer had")
+		return 0, 0, bad("wait_ms needs seen=VERSION, the version in the last answer")
 	case err == nil:
 		err = between("wait_ms", n, 0, maxWait)
 	}
@@ -253,35 +253,35 @@ func (w *wish) check(ttl time.Duration) error {
 	isForOne := len(w.Names) == 0 && w.Kind == "exclusive"
 	switch {
 	case w.Name == "" && len(w.Names) == 0:
-		return bad(`"name" is missing: which lock is wanted, or "names" for several`)
+		return bad(`"name" is missing: specify the lock, or several as "names"`)
 	case w.Name != "" && len(w.Names) > 0:
 		return bad(`"name" and "names" exclude each other`)
 	case w.Kind != "exclusive" && w.Kind != "shared" && w.Kind != "permits":
 		return bad(`"kind": %q must be exclusive, shared or permits`, w.Kind)
 	case w.Permits < 0 || w.Weight < 0:
-		return bad(`"permits" and "weight" must be above zero, or left out`)
+		return bad(`"permits" and "weight" must be above zero, or omitted`)
 	case w.Kind == "permits" && w.Permits < 2:
-		return bad(`"permits": how many may hold it at the same time, at least 2, not %d`, w.Permits)
+		return bad(`"permits": %d must be at least 2: it is the number of holders`, w.Permits)
 	case w.Kind != "permits" && w.Permits > 1:
 		return bad(`"kind" %q and "permits" %d exclude each other`, w.Kind, w.Permits)
 	case w.Kind != "permits" && w.Weight > 1:
-		return bad(`"weight" is for "permits"`)
+		return bad(`"weight" needs "permits"`)
 	case w.Weight > max(w.Permits, 1):
 		return bad(`"weight": %d must be at most "permits", which is %d`, w.Weight, w.Permits)
 	case w.Fair && w.Kind == "permits":
 		return bad(`"fair" excludes "permits"`)
 	case w.Kind != "exclusive" && len(w.Names) > 1:
-		return bad(`"names" are for "kind" exclusive, not %q`, w.Kind)
+		return bad(`"names" and "kind" %q exclude each other`, w.Kind)
 	case w.Kind == "shared" && w.Fenced, w.Weight > 1 && w.Fenced:
-		return bad(`"fenced" is for one holder at a time: it excludes "kind" shared and "weight"`)
+		return bad(`"fenced" excludes "kind" shared and "weight": a token is of one holder`)
 	case w.Every != 0 && w.DayIn != "", w.Every != 0 && w.Apart != 0, w.DayIn != "" && w.Apart != 0:
 		return bad(`"every_ms", "every_day_in" and "apart_ms" exclude each other`)
 	case w.Every != 0 && !isForOne:
-		return bad(`"every_ms" is for one name and "kind" exclusive`)
+		return bad(`"every_ms" needs one "name" and "kind" exclusive`)
 	case w.DayIn != "" && !isForOne:
-		return bad(`"every_day_in" is for one name and "kind" exclusive`)
+		return bad(`"every_day_in" needs one "name" and "kind" exclusive`)
 	case w.Apart != 0 && !isForOne:
-		return bad(`"apart_ms" is for one name and "kind" exclusive`)
+		return bad(`"apart_ms" needs one "name" and "kind" exclusive`)
 	case w.DayIn != "" && w.ticks() == nil:
 		return bad(`"every_day_in": %q must be a name of the time zone database, such as Europe/Berlin, America/New_York or UTC`, w.DayIn)
 	}
