@@ -50,22 +50,22 @@ func acquisitionFlags(c *cobra.Command, graceName, grace string) *acquisition {
 	a.states = true
 	f := c.Flags()
 	a.embeddedFlag()
-	f.DurationVar(&a.ttl, "ttl", 10*time.Second, "the lock expires so long after redlock has died; it is renewed every third of that; at least 500ms")
-	f.DurationVar(&a.wait, "wait", 0, "wait at most so long, for a holder and for servers together (default: without limit for a holder, "+patience.String()+" for servers)")
+	f.DurationVar(&a.ttl, "ttl", 10*time.Second, "how long the lock outlives a redlock that died; it is renewed every third of that time; at least 500ms")
+	f.DurationVar(&a.wait, "wait", 0, "wait at most this long, for a holder and for servers together (default: without limit for a holder, "+patience.String()+" for servers)")
 	f.BoolVar(&a.noWait, "no-wait", false, "do not wait for a holder; wait for servers for "+patience.String()+", or as --retries says")
-	f.IntVar(&a.retries, "retries", 0, "try again so often, whether the lock is held or too few servers answer (default: see --wait)")
-	f.DurationVar(&a.interval, "retry-interval", 0, "time between tries (default: redlock tries when it makes sense)")
+	f.IntVar(&a.retries, "retries", 0, "retry up to this many times, whether the lock is held or too few servers answer (default: see --wait)")
+	f.DurationVar(&a.interval, "retry-interval", 0, "time between tries (default: chosen by redlock)")
 	f.BoolVar(&a.fenced, "fenced", false, "also get a fencing token")
 	f.BoolVar(&a.fair, "fair", false, "wait in order of arrival")
 	f.StringVar(&a.owner, "owner", "", "`LABEL` that shows others who holds the lock; at most 128 bytes (default: USER@HOST:PID)")
-	f.StringArrayVar(&a.and, "and", nil, "also hold `NAME`: all names or none; repeat it for more, in any order")
+	f.StringArrayVar(&a.and, "and", nil, "also hold `NAME`, all names or none; repeat the flag for more, in any order")
 	f.BoolVar(&a.shared, "shared", false, "be a reader: other readers may hold the lock at the same time, a holder without --shared may not")
-	f.IntVar(&a.permits, "permits", 1, "let so many holders have the lock at the same time; give the same number for a NAME everywhere")
-	f.IntVar(&a.weight, "weight", 1, "take so many of the permits, all or none")
+	f.IntVar(&a.permits, "permits", 1, "how many holders may have the lock at the same time; use the same number for a NAME everywhere")
+	f.IntVar(&a.weight, "weight", 1, "how many of the permits to take, all or none")
 	f.IntVarP(&a.heldCode, "conflict-exit-code", "E", exitHeld, "exit with `CODE` if another client holds the lock")
-	f.BoolVarP(&a.quiet, "quiet", "q", false, "do not say that another client holds the lock, or that redlock waits for it: the exit code tells")
+	f.BoolVarP(&a.quiet, "quiet", "q", false, "do not report that another client holds the lock, or that redlock waits for it: see the exit code")
 	f.DurationVar(&a.grace, graceName, 0, grace)
-	f.Lookup("verbose").Usage = "tell on stderr what happens; -vv: also each vote"
+	f.Lookup("verbose").Usage = "log events to stderr; -vv: also each vote"
 	return a
 }
 
@@ -89,9 +89,9 @@ func (a *acquisition) check(names []string) error {
 	case a.nodeTimeout >= a.ttl:
 		return wrong(a.flags, "node-timeout", "must be below the TTL, %v", a.ttl)
 	case a.noWait && set("wait"):
-		return usageErrorf("--no-wait excludes --wait: it waits for no holder; how often to try where too few servers answer is --retries")
+		return usageErrorf("--no-wait excludes --wait: use --retries to wait for servers only")
 	case set("wait") && a.wait <= 0:
-		return usageErrorf("--wait %v: must be above zero; --no-wait waits for no holder", a.wait)
+		return usageErrorf("--wait %v: must be above zero: use --no-wait to wait for no holder", a.wait)
 	case a.shared && (a.fenced || a.permits > 1 || len(a.and) > 0):
 		return usageErrorf("--shared excludes --fenced, --permits and --and: a reader locks one name, and has no token")
 	case a.permits > 1 && len(a.and) > 0:
@@ -103,9 +103,9 @@ func (a *acquisition) check(names []string) error {
 	case a.weight > 1 && a.fenced:
 		return usageErrorf("--weight above 1 excludes --fenced: a fencing token is of one permit")
 	case a.fair && a.permits > 1:
-		return usageErrorf("--fair orders those who wait for one lock and excludes --permits; leave one out")
+		return usageErrorf("--fair excludes --permits: it orders the waiters of one key")
 	case a.quiet && a.verbose > 0:
-		return usageErrorf("--quiet excludes --verbose; leave one out")
+		return usageErrorf("--quiet excludes --verbose: omit one")
 	}
 	if a.owner == "" && !set("owner") {
 		a.owner = thisProcess()

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,7 +47,7 @@ var settings = []setting{
 	{flag: "node", key: "nodes"},
 	{flag: "group", key: "groups"},
 	{flag: "prefix", key: "prefix", isText: true},
-	{flag: "ttl", key: "ttl", least: 500 * ms, most: year, limits: "must be between 500ms, since ending a command in time takes time, and a year"},
+	{flag: "ttl", key: "ttl", least: 500 * ms, most: year, limits: "must be between 500ms and a year"},
 	{flag: "owner", key: "owner"},
 	{flag: "max-ttl", key: "max_ttl", least: 10 * ms, most: year, limits: "must be between 10ms and a year"},
 	{flag: "memory-guard", key: "memory_guard"},
@@ -117,7 +118,7 @@ func configure(flags *pflag.FlagSet, files []string) (credentials, error) {
 	slices.Sort(known)
 	for key := range c.file {
 		if !slices.Contains(known, key) {
-			return credentials{}, configErrorf("%s: unknown setting %q; there is: %s", c.path, key, strings.Join(known, ", "))
+			return credentials{}, configErrorf("%s: unknown setting %q: use one of %s", c.path, key, strings.Join(known, ", "))
 		}
 	}
 	return c.credentials()
@@ -156,11 +157,11 @@ func (c *configuration) overruled(flags *pflag.FlagSet) (name string, err error)
 	case nodes > groups:
 		return "node", nil
 	case nodes == onCommandLine:
-		return "", usageErrorf("--node and --group exclude each other: the servers of --node are one set; name each in its group, or leave --group out")
+		return "", usageErrorf("--node and --group exclude each other: pass all servers in their groups, or omit --group")
 	case nodes == inEnvironment:
-		return "", configErrorf("$%s and $%s are both set; leave one out", variable("nodes"), variable("groups"))
+		return "", configErrorf("$%s and $%s are both set: unset one", variable("nodes"), variable("groups"))
 	case nodes == inFile:
-		return "", configErrorf("%s: there are both nodes and groups; leave one out", c.path)
+		return "", configErrorf("%s: nodes and groups are both set: remove one", c.path)
 	}
 	return "", nil
 }
@@ -182,7 +183,7 @@ func assign(f *pflag.Flag, value []string) error {
 		return list.Replace(value)
 	}
 	if len(value) != 1 {
-		return errors.New("one value is wanted, not a list")
+		return errors.New("must be one value, not a list")
 	}
 	if f.Value.Set(value[0]) != nil {
 		return errors.New(notOfType(f, value[0]))
@@ -269,6 +270,16 @@ func usualFiles() (files []string) {
 	return append(files, "/etc/redlock.yaml")
 }
 
+var lineOf = regexp.MustCompile(`\bline \d+`)
+
+// where returns the place that an error of the decoder names, without the text there.
+func where(err error) string {
+	if line := lineOf.FindString(err.Error()); line != "" {
+		return ", " + line
+	}
+	return ""
+}
+
 // readConfig reads a file of settings, each with one value or a list of them.
 func readConfig(path string) (*configuration, error) {
 	c := &configuration{path: path, file: map[string][]string{}}
@@ -286,10 +297,10 @@ func readConfig(path string) (*configuration, error) {
 	documents := yaml.NewDecoder(bytes.NewReader(text))
 	if err := documents.Decode(&raw); err != nil && !errors.Is(err, io.EOF) {
 		// Not the decoder's own words: they quote what they do not understand, which may be a password.
-		return nil, configErrorf("configuration file %s: not a YAML list of settings, each once, such as \"ttl: 10s\"", path)
+		return nil, configErrorf("configuration file %s%s: not valid YAML of settings, each once, such as \"ttl: 10s\"", path, where(err))
 	}
 	if !errors.Is(documents.Decode(new(yaml.Node)), io.EOF) {
-		return nil, configErrorf("configuration file %s: more than one YAML document; leave out the line --- between them", path)
+		return nil, configErrorf("configuration file %s: more than one YAML document: remove the line --- between them", path)
 	}
 	for key, n := range raw {
 		values := []*yaml.Node{&n}
@@ -298,12 +309,12 @@ func readConfig(path string) (*configuration, error) {
 			values = n.Content
 		case yaml.ScalarNode:
 		default:
-			return nil, configErrorf("%s: %s: a value or a list of values is wanted", path, key)
+			return nil, configErrorf("%s: %s: must be a value or a list of values", path, key)
 		}
 		c.file[key] = nil
 		for _, v := range values {
 			if v.Kind != yaml.ScalarNode {
-				return nil, configErrorf("%s: %s: a list of plain values is wanted", path, key)
+				return nil, configErrorf("%s: %s: must be a list of plain values", path, key)
 			}
 			c.file[key] = append(c.file[key], v.Value)
 		}
@@ -314,6 +325,7 @@ func readConfig(path string) (*configuration, error) {
 // credentials are for the URLs that have none of their own.
 type credentials struct {
 	username, password string
+	userFrom           string                // the source of username
 	file               string                // that has the password
 	reread             *reread.Files[string] // of the file, for each connection
 	command            *reread.Command       // that prints it
@@ -325,16 +337,16 @@ func (c *configuration) credentials() (credentials, error) {
 	for _, key := range []string{"username", "password", "password_file"} {
 		switch value, from, in := c.find(key); {
 		case in != nowhere && len(value) != 1:
-			return credentials{}, configErrorf("%s: one value is wanted, not a list", from)
+			return credentials{}, configErrorf("%s: must be one value, not a list", from)
 		case in != nowhere && strings.ContainsAny(value[0], "\r\n"):
-			return credentials{}, configErrorf("%s: there is a line break in it; take it off, as a file's reading by $(cat FILE) does", from)
+			return credentials{}, configErrorf("%s: has a line break: remove it, as $(cat FILE) does", from)
 		case in != nowhere:
 			found[key], sources[key] = value[0], from
 		}
 	}
-	login := credentials{username: found["username"], password: found["password"], file: found["password_file"]}
+	login := credentials{username: found["username"], userFrom: sources["username"], password: found["password"], file: found["password_file"]}
 	if login.password != "" && login.file != "" {
-		return credentials{}, configErrorf("there are both a password and its file (%s, %s); leave one out", sources["password"], sources["password_file"])
+		return credentials{}, configErrorf("a password and a password file are both set (%s, %s): unset one", sources["password"], sources["password_file"])
 	}
 	if login.file != "" {
 		secret, err := readPassword(login.file, io.Discard)
@@ -350,11 +362,11 @@ func (c *configuration) credentials() (credentials, error) {
 func (c *credentials) by(flags *pflag.FlagSet, command string) error {
 	switch {
 	case command != "" && c.areSet():
-		return wrong(flags, "password-command", "there is a password, or its file, beside this command that prints it; leave one out")
+		return wrong(flags, "password-command", "a password or a password file is also set: unset it, or omit this command")
 	case command != "":
 		c.command = &reread.Command{Line: command}
 	case c.username != "" && !c.areSet():
-		return configErrorf("there is a username without a password; set $REDLOCK_PASSWORD, password_file or --password-command")
+		return configErrorf("%s is set without a password: set $REDLOCK_PASSWORD, password_file or --password-command", c.userFrom)
 	}
 	return nil
 }
@@ -395,10 +407,10 @@ func (c credentials) in(ctx context.Context, urls []string) ([]string, error) {
 
 // readPassword reads the password that a file has. What is wrong with it later is told on stderr.
 func readPassword(file string, stderr io.Writer) (*reread.Files[string], error) {
-	empty := errors.New("it is empty")
+	empty := errors.New("is empty")
 	return reread.Read([]string{file}, stderr, func(err error) error {
 		if errors.Is(err, empty) {
-			return fmt.Errorf("password file %s: %w", file, err)
+			return fmt.Errorf("password file %s %w", file, err)
 		}
 		return fmt.Errorf("password file: %w", err)
 	}, func(texts ...[]byte) (string, error) {

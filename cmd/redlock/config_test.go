@@ -107,7 +107,7 @@ func TestAPasswordFileThatIsBrokenKeepsThePasswordOfBefore(t *testing.T) {
 			assert.Equal(t, step[1], password)
 		}
 	}
-	assert.Equal(t, "redlock: password file "+secret+": it is empty; what was read before is used until that is mended\n", said.String())
+	assert.Equal(t, "redlock: password file "+secret+" is empty; the content that was read before stays in use\n", said.String())
 }
 
 // ours are the commands whose texts are not cobra's.
@@ -135,7 +135,7 @@ func TestOneFileServesAllCommands(t *testing.T) {
 		login, err := configure(c.Flags(), nil)
 		assert.NoError(t, err, c.Name())
 		assert.Equal(t, "hunter2", login.reread.Current())
-		login.reread = nil
+		login.reread, login.userFrom = nil, ""
 		assert.Equal(t, credentials{username: "locks", file: password}, login)
 
 		tr.NoError(t, os.WriteFile(path, []byte(file+"  tll: 10s\n"), 0o600))

@@ -21,12 +21,12 @@ func newDemo() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "See a lock taken, refused, lost and regained on five servers",
-		Long: `Starts five Redis servers, takes a quorum lock on them, breaks them, loses the lock, mends them,
-and takes it again. It exits with 0 only if everything that it shows did happen.
+		Long: `Starts five Redis servers, takes a quorum lock on them, breaks them, loses the lock, repairs
+them, and takes it again. It exits with 0 only if everything that it shows did happen.
 
-The servers are inside this process, or with "--node process" processes of redis-server. Where
-URLs are given by --node it uses these servers, and leaves out what would break them; it exits
-with 69 if one does not answer.`,
+The servers are inside this process, or with "--node process" processes of redis-server. With
+URLs in --node it uses those servers, and skips the scenes that would break them; it exits with 69
+if one does not answer.`,
 		Example: `  redlock demo
   redlock demo --node process       # redis-server processes
   redlock demo --node redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003`,
@@ -60,7 +60,7 @@ func (s *servers) demoFleet(ctx context.Context) (fleet.Fleet, error) {
 	switch {
 	case len(s.nodes) == 1 && !strings.Contains(s.nodes[0], "://"):
 		if kind = fleet.Kind(s.nodes[0]); !startable(kind) {
-			return nil, usageErrorf("unknown kind of servers %q; there are %s and %s, and redis:// URLs", kind, fleet.Embedded, fleet.Process)
+			return nil, usageErrorf("--node: %q must be %s, %s or redis:// URLs", kind, fleet.Embedded, fleet.Process)
 		}
 	case len(s.nodes) > 0:
 		if err := s.checkURLs(); err != nil {

@@ -30,18 +30,18 @@ func newDoctor() *cobra.Command {
 		Short: "Check whether the servers are fit for locks",
 		Long: `Checks each server, and all of them together: whether they answer and how fast, roles, versions,
 what a restart or a full memory makes them forget, clocks, quarantines, the settings of other
-clients, servers that are named twice, what the ACL permits, passwords in clear. It changes
-nothing. Give it the settings of the clients, above all --max-ttl.
+clients, duplicate servers, the rights of the ACL, passwords in clear. It changes nothing.
+Pass the settings of the clients, above all --max-ttl.
 
 A finding is fatal if the server has no vote now, or if locks do not exclude each other. It is a
-warning if that can happen when something else goes wrong. --all and --json show also what is as
-it should be. A warning about what you have decided, and will not change, is a note with --accept:
+warning if that can happen when something else goes wrong. --all and --json also show the checks
+that passed. A warning about what you have decided, and will not change, is a note with --accept:
 --accept transport for passwords in clear, --accept nodes for one server ($REDLOCK_ACCEPT).
 
 Exit codes:
-  0      all is well, but for notes
-  1      locks can be taken, but there are warnings, or servers without a vote (or it
-         failed itself, as stderr then says)
+  0      no findings, except notes
+  1      locks can be taken, but there are warnings, or servers without a vote (or
+         doctor itself failed, as stderr says)
   2      no lock can be taken, in some group
   69     no quorum of servers answers, in some group
 ` + wrongCodes,
@@ -51,7 +51,7 @@ Exit codes:
 		RunE: func(c *cobra.Command, _ []string) error {
 			for _, check := range accept {
 				if !slices.Contains(doctor.Acceptable, check) {
-					return wrong(c.Flags(), "accept", "%q cannot be accepted; there is: %s", check, strings.Join(doctor.Acceptable, ", "))
+					return wrong(c.Flags(), "accept", "%q cannot be accepted: use one of %s", check, strings.Join(doctor.Acceptable, ", "))
 				}
 			}
 			found, err := s.examine(c.Context(), s.all())
@@ -70,9 +70,9 @@ Exit codes:
 		},
 	}
 	s = serverFlags(c)
-	c.Flags().StringSliceVar(&accept, "accept", nil, "make a note of the warnings of this `CHECK`: "+strings.Join(doctor.Acceptable, ", "))
+	c.Flags().StringSliceVar(&accept, "accept", nil, "turn warnings of this `CHECK` into notes: "+strings.Join(doctor.Acceptable, ", "))
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON document, for machines")
-	c.Flags().BoolVar(&all, "all", false, "show also what is as it should be")
+	c.Flags().BoolVar(&all, "all", false, "also show the checks that passed")
 	return c
 }
 

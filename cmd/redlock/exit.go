@@ -36,7 +36,7 @@ const exitCodesHelp = `Exit codes:
   75                   another client holds the lock (-E sets another code)
   69                   no quorum: too few servers answered
   79                   the lock was lost, and redlock ended the command
-  126, 127             the command cannot be executed; there is no such command
+  126, 127             the command cannot be executed; it does not exist
   64, 78               the command line is wrong; the configuration is wrong
   1                    anything else`
 
@@ -94,7 +94,7 @@ func exitCode(ctx context.Context, err error) int {
 // confirm asks a question at the terminal, and returns an error unless one of the wanted lines is typed.
 func confirm(c *cobra.Command, question string, wanted ...string) error {
 	if !plain.IsTerminal(c.InOrStdin()) {
-		return usageErrorf("it wants to be confirmed, and there is no terminal: give --yes, too; nothing was changed")
+		return usageErrorf("--yes is required where there is no terminal to confirm: nothing was changed")
 	}
 	io.WriteString(c.ErrOrStderr(), question)
 	typed := make(chan string, 1)

@@ -46,13 +46,13 @@ func parseGroups(text string) (sets []serverSet, err error) {
 	for _, field := range strings.Fields(nextGroupURL.ReplaceAllString(text, " $1")) {
 		if named := groupName.FindStringSubmatch(field); named != nil {
 			if slices.Contains(groupsOf(sets), named[1]) {
-				return nil, fmt.Errorf("there are two groups %s; give all URLs of a group behind one name", plain.Word(named[1]))
+				return nil, fmt.Errorf("group %s is duplicated: list all its URLs after one name", plain.Word(named[1]))
 			}
 			sets = append(sets, serverSet{group: named[1]})
 			field = named[2]
 		}
 		if len(sets) == 0 {
-			return nil, errors.New("a group has no name; write NAME=URL,URL, as in a=redis://10.0.0.1:6379,redis://10.0.0.2:6379, with a NAME without any of : / @")
+			return nil, errors.New("a group has no name: write NAME=URL,URL, as in a=redis://10.0.0.1:6379,redis://10.0.0.2:6379; a NAME contains none of : / @")
 		}
 		if of := &sets[len(sets)-1]; field != "" {
 			of.urls = append(of.urls, field)
@@ -60,7 +60,7 @@ func parseGroups(text string) (sets []serverSet, err error) {
 	}
 	for _, set := range sets {
 		if len(set.urls) == 0 {
-			return nil, fmt.Errorf("group %s has no servers; write %s=URL,URL", plain.Word(set.group), plain.Word(set.group))
+			return nil, fmt.Errorf("group %s has no servers: write %s=URL,URL", plain.Word(set.group), plain.Word(set.group))
 		}
 	}
 	return sets, nil

@@ -66,7 +66,7 @@ directory (~/.config, or $XDG_CONFIG_HOME; on macOS ~/Library/Application Suppor
   username: locks
   password_file: /run/secrets/redis
 
-All who compete for a lock must use the same servers, prefix and max_ttl.
+All clients of a lock must use the same servers, prefix and max_ttl.
 
 PASSWORDS
 
@@ -109,7 +109,7 @@ func newConfigHelp() *cobra.Command {
 			fmt.Fprintf(&table, "  %-18s  $%-25s  %s\n", flag, variable(s.key), s.key)
 		}
 	}
-	c := &cobra.Command{Use: "config", Short: "Where servers and settings come from", Long: fmt.Sprintf(configHelp, table.String())}
+	c := &cobra.Command{Use: "config", Short: "Sources of servers and settings", Long: fmt.Sprintf(configHelp, table.String())}
 	c.SetHelpTemplate("{{.Long}}\n")
 	return c
 }

@@ -28,9 +28,9 @@ pipes to its input and output. redlock writes JSON, an object a line:
   {"event":"warning","remaining_ms":4000,"until_ms":510700}
   {"event":"stop","remaining_ms":1400,"until_ms":510700,"reason":"..."}
 
-"held" says that the program has the lock, and "renewed" comes every third of the TTL. "warning"
-comes when renewals fail and half of the TTL is left (--ttl 4s or more): time to save the work,
-which may go on. "stop" says that the work must end: the lock is lost or cannot be renewed in
+"held" reports that the program has the lock, and "renewed" comes every third of the TTL. "warning"
+comes when renewals fail and half of the TTL is left (--ttl 4s or more): save the work,
+which may continue. "stop" means that the work must end: the lock is lost or cannot be renewed in
 time, or redlock got a signal. Skip other events: later versions may have more.
 
 The work may continue until until_ms on the clock of the machine. Then it must have ended, even
@@ -45,7 +45,7 @@ until_ms is further away than remaining_ms, the program reads another clock: sto
 To release the lock, end the work and close redlock's standard input. It is closed, too, if the
 program dies, unless a child has inherited the pipe, which most languages prevent.
 
-"fence" is there with --fenced, "permit" with --permits, "permits" with --weight, and with --and
+"fence" is present with --fenced, "permit" with --permits, "permits" with --weight, and with --and
 "names" has all names.
 
 Exit codes:
@@ -54,7 +54,7 @@ Exit codes:
   128+n  signal n ended it
   75     another client holds the lock (-E sets another code)
   69     no quorum: too few servers answered
-  1      anything else, as standard input that ended before there was a lock
+  1      anything else, such as standard input that ended before the lock was granted
 ` + wrongCodes
 
 // A holdCommand is one run of "redlock hold".
@@ -102,7 +102,7 @@ func newHold() *cobra.Command {
 	return c
 }
 
-var errInputEnded = errors.New("standard input ended before there was a lock; keep it open for as long as the lock is wanted")
+var errInputEnded = errors.New("standard input ended before the lock was granted: keep it open until the lock may be released")
 
 // run takes the lock and holds it until standard input ends.
 func (h *holdCommand) run(c *cobra.Command, names []string) error {
@@ -171,7 +171,7 @@ func (h *holdCommand) hold(ctx context.Context, lock *redlock.Lock) error {
 				timer.Reset(left)
 				continue
 			}
-			err := fmt.Errorf("%q: %w: it could not be renewed in time", lock.Name(), redlock.ErrLost)
+			err := fmt.Errorf("%q: %w: not renewed in time", lock.Name(), redlock.ErrLost)
 			return h.outlast(lock, &exitError{code: exitLost, err: h.told.Because(err)})
 		case err := <-h.output.broken: // the program cannot be told of a loss
 			return h.outlast(lock, &exitError{code: exitFailed, err: fmt.Errorf("output: %w", err)})

@@ -107,7 +107,7 @@ func TestAProgramIsToldBeforeItsLockEnds(t *testing.T) {
 	line = h.reads(t, "stop")
 	assert.Positive(t, line.Remaining)
 	assert.LessOrEqual(t, line.Remaining, int64(1500))
-	assert.Contains(t, line.Reason, "could not be renewed in time")
+	assert.Contains(t, line.Reason, "not renewed in time")
 	assert.Equal(t, exitLost, h.code(t))
 }
 

@@ -263,7 +263,7 @@ func (st *status) notes(named bool) (notes []string) {
 		notes = append(notes, "  "+plain.Advice("release", l.Name, flags...)+"\n")
 	}
 	stuck := func(l lockStatus, flags ...string) {
-		note("%s is stuck: its key has no TTL and never expires. If nobody holds it, free it:", l.title())
+		note("%s is stuck: its key has no TTL and never expires. If no process holds it, free it:", l.title())
 		release(l, flags...)
 	}
 	if len(st.Locks) == 0 && st.Answered > 0 {
@@ -289,24 +289,24 @@ func (st *status) notes(named bool) (notes []string) {
 				told[n.Value] = true
 				stuck(l, "--value", n.Value)
 			case n.Value != l.Value:
-				note("%s: %s holds another value without a TTL, for ever. Free it there:", l.title(), plain.Word(n.Node))
+				note("%s: %s holds another value, which has no TTL and never expires. Free it there:", l.title(), plain.Word(n.Node))
 				release(l, "--value", n.Value)
 			}
 		}
 	}
 	if !named {
 		if odd {
-			note("Which server holds what: redlock status NAME")
+			note("To see what each server holds: redlock status NAME")
 		}
 		if st.CutOff {
-			note("There are more keys than were looked at, so locks may be missing: give their names, a --prefix, or a higher --limit.")
+			note("There are more keys than --limit, so locks may be missing: pass their names, a --prefix, or a higher --limit.")
 		}
 		if len(st.Locks) > 0 {
 			note("On servers that others use as well, any key with a string looks like a lock.")
 		}
 	}
 	if cut {
-		note("A value that ends in … is longer; --json has it whole.")
+		note("A value that ends in … is cut; --json shows it whole.")
 	}
 	if silent := st.silent(); silent != "" {
 		note("No answer from %s", silent)

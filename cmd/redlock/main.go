@@ -128,9 +128,9 @@ many; see "redlock help config".`,
 			return usageErrorf("--%s: %s", value.GetFlag().Name, notOfType(value.GetFlag(), value.GetValue()))
 		case !errors.As(err, &unknown):
 		case c.Name() == "run":
-			hint = "; flags of the COMMAND stand behind --: redlock run NAME -- COMMAND; a NAME that begins with - is written: redlock run -- -NAME -- COMMAND"
+			hint = "; put flags of the COMMAND after --: redlock run NAME -- COMMAND; and a NAME that begins with -, too: redlock run -- -NAME -- COMMAND"
 		case strings.Contains(c.Use, "NAME"):
-			hint = "; a NAME that begins with - goes behind --, as in: " + c.CommandPath() + " -- -NAME"
+			hint = "; put a NAME that begins with - after --: " + c.CommandPath() + " -- -NAME"
 		}
 		if unknown != nil {
 			meant = didYouMean(flagNames(c), unknown.GetSpecifiedName(), "--")

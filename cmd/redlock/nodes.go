@@ -20,8 +20,8 @@ func newNodes() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "nodes",
 		Short: "Start servers to try the other commands on, until interrupted",
-		Long: `Starts servers on ports of this machine, prints how other terminals find them, and ends them, with
-all that was on them, when it is interrupted.
+		Long: `Starts servers on ports of this machine, prints the settings for other terminals, and ends them
+with all their data when it is interrupted.
 
 Kinds:
   embedded  inside this process, needs nothing; their speed means nothing
@@ -36,7 +36,7 @@ Exit codes:
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if !startable(fleet.Kind(kind)) {
-				return usageErrorf("--kind %q: there are %s and %s", kind, fleet.Embedded, fleet.Process)
+				return usageErrorf("--kind: %q must be %s or %s", kind, fleet.Embedded, fleet.Process)
 			}
 			ports, err := choosePorts(n, port)
 			if err == nil {
@@ -71,10 +71,10 @@ Exit codes:
 func choosePorts(n, first int) ([]int, error) {
 	const lastPort = 65535
 	if n < 1 || n > 99 {
-		return nil, usageErrorf("-n %d: 1 to 99 servers", n)
+		return nil, usageErrorf("-n %d: must be between 1 and 99", n)
 	}
 	if first < 1 || first+n-1 > lastPort {
-		return nil, usageErrorf("--port %d: %d ports from 1 to %d are wanted", first, n, lastPort)
+		return nil, usageErrorf("--port %d: must leave room for %d ports between 1 and %d", first, n, lastPort)
 	}
 	ports := make([]int, n)
 	for i := range ports {
@@ -96,7 +96,7 @@ func portsFree(ports []int) error {
 			if op, is := errors.AsType[*net.OpError](err); is {
 				err = op.Err
 			}
-			return fmt.Errorf("port %d of 127.0.0.1 is not free (%v); end what uses it, or give another --port", port, err)
+			return fmt.Errorf("port %d of 127.0.0.1 is not free (%v): end the program that uses it, or pass another --port", port, err)
 		}
 		l.Close()
 	}
@@ -111,8 +111,8 @@ func invitation(kind fleet.Kind, urls []string) string {
   redlock status --watch
   redlock doctor
 
-The servers are new. They cannot know that no lock was forgotten, so they have no
-vote until one TTL (10s, if nothing else is said) after the first client came.
+The servers are new and may have forgotten locks, so they have no vote until one
+TTL (10s by default) after the first client connected.
 `)
 	if kind == fleet.Embedded {
 		b.WriteString("They run inside this process, and their speed means nothing.\n")

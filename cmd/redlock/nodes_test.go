@@ -49,7 +49,7 @@ func TestNodesServeUntilTheyAreInterrupted(t *testing.T) {
 			}()
 			out.await(t.Context(), t, func(text string) bool { return strings.Contains(text, "Interrupt this") || len(code) > 0 })
 			tr.Contains(t, out.String(), "export REDLOCK_NODES=", errs.String())
-			assert.Contains(t, out.String(), "no\nvote until one TTL")
+			assert.Contains(t, out.String(), "no vote until one\nTTL")
 			assert.Equal(t, kind == fleet.Embedded, strings.Contains(out.String(), "speed means nothing"))
 
 			_, urls, _ := strings.Cut(out.String(), "export REDLOCK_NODES=")
@@ -86,11 +86,11 @@ func TestNodesNameThePortThatIsTaken(t *testing.T) {
 func TestFilesForTLSWithoutATLSServerHaveNoEffect(t *testing.T) {
 	f := startFleet(t, fleet.Embedded, 1)
 	_, _, errs := redlockCommand(t, on(f, "status", "--tls-ca", "ca.pem")...)
-	assert.Contains(t, errs, "redlock: --tls-ca: it has no effect: no server has a URL with rediss://\n")
+	assert.Contains(t, errs, "redlock: --tls-ca: has no effect: no server has a rediss:// URL\n")
 	t.Setenv("REDLOCK_TLS_CERT", "cert.pem")
 	t.Setenv("REDLOCK_TLS_KEY", "key.pem")
 	_, _, errs = redlockCommand(t, on(f, "status")...)
-	assert.Contains(t, errs, "redlock: $REDLOCK_TLS_CERT: it has no effect")
+	assert.Contains(t, errs, "redlock: $REDLOCK_TLS_CERT: has no effect")
 	_, _, errs = redlockCommand(t, "status", "--tls-ca", "ca.pem", "--node", "rediss://127.0.0.1:1")
 	assert.NotContains(t, errs, "no effect")
 }

@@ -26,22 +26,21 @@ func newRelease() *cobra.Command {
 		SuggestFor: []string{"unlock"},
 
 		Long: `Deletes what a dead holder has left. With --value it deletes the key on every server that holds
-this value, and nothing else. "redlock status" shows the value: of one that redlock made the first
-8 digits are enough; write those of other clients in full.
+this value, and nothing else. "redlock status" shows the value: of a value that redlock made
+the first 8 digits are enough; values of other clients must be complete.
 
-With --force it shows what the servers hold, asks, and deletes just that, whoever holds it, also
-stuck keys without a TTL. A lock that is taken meanwhile stays. A living holder learns of it at
-its next renewal, or when its TTL ends: until then two may work at once. Fencing tokens go on
-rising, so a resource that checks them refuses the old holder as soon as it has seen the next
-token.
+With --force it shows what the servers hold, asks, and deletes those keys, including stuck keys
+without a TTL. A lock that is taken in the meantime stays. A living holder notices the loss at its
+next renewal, or when its TTL ends: until then two clients may work at once. Fencing tokens keep
+rising, so a resource that checks them refuses the old holder once it has seen the next token.
 
 A server that does not answer keeps the key until its TTL ends. Keys of other types are reported
 and left alone. --value frees one permit or reader, and --force all that it shows.
 
 Exit codes:
   0      a quorum of servers is free of it now
-  1      nothing to delete; or not confirmed; or somebody else has taken the lock
-         in between
+  1      nothing to delete; or not confirmed; or another client took the lock
+         in the meantime
   69     no quorum of servers answered (what could be deleted is)
 ` + wrongCodes,
 		Example: `  redlock release nightly --value 4be2f09a1c77
@@ -67,13 +66,13 @@ Exit codes:
 	r.servers.explainTimeout()
 	c.ValidArgsFunction = r.servers.lockNames(1)
 	f := c.Flags()
-	f.StringVar(&r.value, "value", "", "delete it where it holds this `VALUE`, or one of redlock's that begins so")
-	f.BoolVar(&r.force, "force", false, "delete it whoever holds it")
+	f.StringVar(&r.value, "value", "", "delete the key where it holds this `VALUE`, or a value of redlock that begins with it")
+	f.BoolVar(&r.force, "force", false, "delete the key, even of a living holder")
 	f.BoolVar(&r.yes, "yes", false, "with --force: do not ask")
 	return c
 }
 
-const releaseQuestion = "Whoever holds it may go on working for a while as if it did. Type the name (%s) to delete it: "
+const releaseQuestion = "The holder may continue to work for a while. Type the name (%s) to delete it: "
 
 // A releaseCommand is one run of "redlock release", or a release from the page of "redlock serve".
 type releaseCommand struct {
@@ -89,15 +88,15 @@ type releaseCommand struct {
 func (r *releaseCommand) check() error {
 	switch {
 	case r.byValue == r.force:
-		return usageErrorf("release by --value, or by --force: give one of them; %q shows the value", plain.Advice("status", r.name))
+		return usageErrorf("pass either --value or --force: %q shows the value", plain.Advice("status", r.name))
 	case r.byValue && strings.HasSuffix(r.value, "…"):
-		return usageErrorf("--value ends in …, so it is not the whole value; %q has it", plain.Advice("status", r.name, "--json"))
+		return usageErrorf("--value ends in …, so it is cut: %q shows the whole value", plain.Advice("status", r.name, "--json"))
 	case r.byValue && r.value == "":
-		return usageErrorf("--value is empty: no lock has such a value")
+		return usageErrorf("--value must not be empty")
 	case r.byValue && r.value == protocol.ReadersValue:
-		return usageErrorf("--value %s: stands for all readers of the lock; give the value of one: %q shows them", r.value, plain.Advice("status", r.name))
+		return usageErrorf("--value %s: stands for all readers of the lock: pass the value of one reader, which %q shows", r.value, plain.Advice("status", r.name))
 	case r.yes && !r.force:
-		return usageErrorf("--yes belongs to --force")
+		return usageErrorf("--yes needs --force")
 	}
 	return r.servers.checkName(r.name)
 }
@@ -123,7 +122,7 @@ type part struct {
 	on     []holdings.Contents // what each server holds of it
 }
 
-var errReaders = errors.New("it has readers, and did not tell which")
+var errReaders = errors.New("has readers, but did not list them")
 
 // partsOf returns the parts of the lock, of which the first is the lock or its permit 0. What is left of
 // readers that have gone is a reader without a value.
@@ -150,7 +149,7 @@ func partsOf(h *holdings.Holdings, prefix string) (parts []part) {
 	for _, value := range holdings.ReadersOf(lock.on) {
 		p := part{title: plain.Word(name) + ", reader " + valueShown(value), key: lock.key, reader: true, on: holdings.AsReader(lock.on, value)}
 		if value == "" {
-			p.title = plain.Word(name) + ", readers that have gone"
+			p.title = plain.Word(name) + ", readers that are gone"
 		}
 		parts = append(parts, p)
 	}
@@ -192,7 +191,7 @@ func (r *releaseCommand) look(ctx context.Context, set serverSet) (meant []part,
 	with := "with that value: nothing was deleted"
 	switch {
 	case len(values) > 1 && r.byValue:
-		return nil, fmt.Errorf("%d values that servers hold for %s begin so: nothing was deleted; give more of the one that is meant", len(values), plain.Word(r.name))
+		return nil, fmt.Errorf("%d values of %s begin with --value: nothing was deleted; pass more digits", len(values), plain.Word(r.name))
 	case len(meant) > 0:
 		return meant, nil
 	case answers < set.quorum():
@@ -200,9 +199,9 @@ func (r *releaseCommand) look(ctx context.Context, set serverSet) (meant []part,
 	case r.force:
 		return nil, fmt.Errorf("no server that answered holds %s: nothing to release", plain.Word(r.name))
 	case isBeginning.MatchString(r.value):
-		with = "with a value that begins so: nothing was deleted"
+		with = "with a value that begins with --value: nothing was deleted"
 	case isTooShort.MatchString(r.value):
-		with += fmt.Sprintf("; of a value that redlock made at least %d digits are wanted", leastDigits)
+		with += fmt.Sprintf("; pass at least %d digits of a value that redlock made", leastDigits)
 	}
 	return nil, fmt.Errorf("no server that answered holds %s %s", plain.Word(r.name), with)
 }
@@ -318,7 +317,7 @@ func (r *releaseCommand) delete(ctx context.Context, set serverSet, nodes *nodeS
 	case ctx.Err() != nil:
 		return "", ctx.Err()
 	case len(others) > 0:
-		return "", fmt.Errorf("%s, but somebody else has taken the lock meanwhile on %s, and keeps it there; look again, %q", done, strings.Join(others, ", "), plain.Advice("status", r.name))
+		return "", fmt.Errorf("%s, but another client has taken the lock on %s in the meantime, and keeps it: see %q", done, strings.Join(others, ", "), plain.Advice("status", r.name))
 	case free < set.quorum():
 		return "", failure(nodes.names, errs, done)
 	case deleted == 0 && r.byValue: // it has gone since it was looked for

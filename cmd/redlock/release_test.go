@@ -48,10 +48,10 @@ func TestABeginningMeansOneLock(t *testing.T) {
 	put(t, f.URLs()[:1], "two", ours("00"))
 	put(t, f.URLs()[1:], "two", ours("01")+" 20261122T120307Z web-3")
 	for _, test := range []struct{ name, value, says string }{
-		{"foreign", "0123456789", "no server that answered holds foreign with a value that begins so"},
-		{"more", "abababababab", "begins so"},
+		{"foreign", "0123456789", "no server that answered holds foreign with a value that begins with --value"},
+		{"more", "abababababab", "begins with --value"},
 		{"two", "abababab", "2 values"},
-		{"two", "ababab", "with that value: nothing was deleted; of a value that redlock made at least 8 digits are wanted"},
+		{"two", "ababab", "with that value: nothing was deleted; pass at least 8 digits of a value that redlock made"},
 	} {
 		errs := refuses(t, exitFailed, test.says, on(f, "release", test.name, "--value", test.value)...)
 		assert.Contains(t, errs, "nothing was deleted")
@@ -104,7 +104,7 @@ func TestReleaseByForceSparesALaterHolder(t *testing.T) {
 	onKinds(t, 3, func(t *testing.T, f fleet.Fleet) {
 		put(t, f.URLs()[:2], "job", "old")
 		_, err := releaseBesides(t, f, "job", func() { put(t, f.URLs(), "job", "new") })
-		assert.ErrorContains(t, err, "somebody else")
+		assert.ErrorContains(t, err, "another client")
 		ask(t, f.URLs()[0], "SET", "lone", "old")
 		_, err = releaseBesides(t, f, "lone", func() {
 			ask(t, f.URLs()[0], "DEL", "lone")
@@ -184,7 +184,7 @@ func TestReleaseDoesNotGuessReaders(t *testing.T) {
 	for _, how := range [][]string{{"--value", lock.Value()}, {"--force", "--yes"}} {
 		code, out, errs := redlockCommand(t, on(f, append([]string{"release", "job"}, how...)...)...)
 		assert.Equal(t, exitNoQuorum, code, out)
-		assert.Contains(t, errs, "it has readers, and did not tell which")
+		assert.Contains(t, errs, "has readers, but did not list them")
 		assert.NotContains(t, errs, lock.Value())
 	}
 	for _, u := range f.URLs() {

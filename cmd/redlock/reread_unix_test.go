@@ -267,13 +267,13 @@ func TestServeReadsItsFilesAgain(t *testing.T) {
 
 	files.writeCert(after)
 	holds("the-token-behind-it")
-	assert.Contains(t, s.stderr.String(), "redlock: --cert: the certificate and its key: private key does not match public key; what was read before is used until that is mended\n")
+	assert.Contains(t, s.stderr.String(), "redlock: --cert: "+files.cert+" and "+files.key+": private key does not match public key; the content that was read before stays in use\n")
 	files.writeKey(after)
 	refused(s.client)
 	s.client = clientOf(after, after)
 	holds("the-token-behind-it")
 
-	assert.Equal(t, 1, strings.Count(s.stderr.String(), "what was read before"))
+	assert.Equal(t, 1, strings.Count(s.stderr.String(), "that was read before stays in use"))
 	write(tokenFile, "short")
 	write(authorities, "")
 	tr.NoError(t, os.Remove(files.cert))
@@ -281,6 +281,6 @@ func TestServeReadsItsFilesAgain(t *testing.T) {
 	for range 3 {
 		holds("the-token-behind-it")
 	}
-	assert.Equal(t, 4, strings.Count(s.stderr.String(), "what was read before"), s.stderr.String())
+	assert.Equal(t, 4, strings.Count(s.stderr.String(), "that was read before stays in use"), s.stderr.String())
 	assert.NotRegexp(t, "the-token|short|secret", s.stderr.String())
 }

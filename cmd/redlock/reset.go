@@ -21,25 +21,25 @@ func newReset() *cobra.Command {
 	r := &resetCommand{}
 	c := &cobra.Command{
 		Use:   "reset",
-		Short: "Start the memory guard anew: all servers vote at once",
+		Short: "Reset the memory guard: all servers vote at once",
 		Long: `Gives each server a new record, which says that it has forgotten nothing and belongs to a set of
 as many servers as are named, or to the groups that are named. All servers then vote at once. Use
 it when "redlock doctor" advises it: when the number of servers or the groups change, when a record
-is damaged or was written by another version, or for new servers, whose quarantine need not be
-waited for.
+is damaged or was written by another version, or for new servers, to skip their
+quarantine.
 
 A server that has forgotten a lock then votes for the next client that wants it, and two hold it
 at once. So stop all clients first, or be sure that no such lock is held. The command shows the
 records and the locks that are held, and asks. With --yes it must be able to list the locks
 (+scan in an ACL).
 
-A record is only replaced if it still is the one that was shown. Locks stay. Those with a fencing
-token can be taken some two seconds later, and tokens go on rising.
+A record is only replaced if it still is the one that was shown. Locks stay. Locks with a
+fencing token can be taken about two seconds later, and tokens keep rising.
 
 Exit codes:
   0      every server has a new record
-  1      not confirmed; or a server did not get one, as it did not answer, or as a
-         client has changed its record meanwhile
+  1      not confirmed; or a server did not get one, because it did not answer, or
+         because a client changed its record in the meantime
   69     no quorum of servers answered, in some group, and nothing was changed
 ` + wrongCodes,
 		Example: `  redlock reset
@@ -157,7 +157,7 @@ func (report *resetReport) seen() error {
 	if !report.blind {
 		return nil
 	}
-	return fmt.Errorf("which locks are held is not known of %s: with --yes nobody would see them; give the user the right +scan, or leave out --yes; nothing was changed", report.silent)
+	return fmt.Errorf("nothing was changed: --yes needs a list of the held locks, which are unknown on %s", report.silent)
 }
 
 // each does something with all sets at once, and returns the first error.
@@ -288,7 +288,7 @@ func (report *resetReport) failures() string {
 }
 
 const resetQuestion = "All servers then vote at once, although they may have forgotten locks: two can hold one\n" +
-	"lock. Have all clients been stopped, or is no such lock held? Type yes to start anew: "
+	"lock. Have all clients been stopped, or is no such lock held? Type yes to reset: "
 
 // off returns by how much the clock of each server is ahead of the lower median. The clocks were read at
 // about the same time. If that was not so, clients find that the clocks differ, and write new records.
@@ -348,7 +348,7 @@ func (r *setReset) renew(ctx context.Context) {
 	}
 }
 
-var errChanged = errors.New("its record has changed meanwhile: a client is at work, or the server was restarted")
+var errChanged = errors.New("its record has changed in the meantime: a client is running, or the server was restarted")
 
 // clear deletes keys that are no strings. A server with such a key reports its identity only when the
 // key is gone.
@@ -418,14 +418,14 @@ func (r *setReset) text() string {
 			names += fmt.Sprintf(", and %d more", held-resetShown)
 		}
 		if report.CutOff {
-			names += ", and others that were not looked at"
+			names += ", and others that were not listed"
 		}
 		fmt.Fprintln(&b, plain.Wrap(fmt.Sprintf("Locks that are held, %d: %s. On servers that others use as well, any key with a string looks like a lock.", held, names), 0))
 	} else if report.silent == "" {
 		fmt.Fprintln(&b, "No lock is held.")
 	}
 	if report.silent != "" {
-		fmt.Fprintln(&b, plain.Wrap("Which locks are held is not known of "+report.silent, 0))
+		fmt.Fprintln(&b, plain.Wrap("The held locks are unknown on "+report.silent, 0))
 	}
 	return b.String()
 }
@@ -439,7 +439,7 @@ func (n *resetNode) columns(assumed time.Duration) []string {
 	case n.Error != "":
 		note = n.Error
 	case n.NoString:
-		note = "what stands in the place of its record is no string"
+		note = "its record is not a string"
 	case n.Found == "":
 		note = "it has no record"
 	case err != nil:
@@ -472,6 +472,6 @@ func (report *resetReport) verdict() error {
 	if report.renewed < report.Quorum {
 		voting = "no lock can be taken by these alone"
 	}
-	return &exitError{code: exitFailed, err: fmt.Errorf("NOT COMPLETE: %d of %d servers keep what they had on record (%s); stop all clients, see that these servers answer, and run redlock reset again%s",
+	return &exitError{code: exitFailed, err: fmt.Errorf("NOT COMPLETE: %d of %d servers keep their old record (%s): stop all clients, make sure that these servers answer, and run redlock reset again%s",
 		left, len(report.Nodes), voting, report.failures())}
 }

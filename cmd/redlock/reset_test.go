@@ -259,7 +259,7 @@ func TestResetReplacesOnlyTheRecordsThatWereShown(t *testing.T) {
 			assert.NotEmpty(t, report.Nodes[i].Error)
 		}
 	}
-	assert.Contains(t, report.Nodes[0].Error, "changed meanwhile")
+	assert.Contains(t, report.Nodes[0].Error, "changed in the meantime")
 	assert.Equal(t, another, has(t, urls[0], record.Key))
 	assert.Equal(t, another, has(t, urls[2], record.Key))
 	assert.Empty(t, has(t, urls[4], record.Key))
@@ -277,7 +277,7 @@ func TestResetDoesNotGoBlind(t *testing.T) {
 	ask(t, urls[1], "ACL", "SETUSER", "default", "-scan")
 	code, _, errs := reset(t, urls)
 	assert.Equal(t, exitFailed, code)
-	assert.Contains(t, errs, "which locks are held is not known of "+strings.TrimPrefix(urls[1], "redis://"))
+	assert.Contains(t, errs, "nothing was changed: --yes needs a list of the held locks, which are unknown on "+strings.TrimPrefix(urls[1], "redis://"))
 	assert.Contains(t, errs, "+scan")
 	assert.Equal(t, before, has(t, urls[0], record.Key), "nothing was changed")
 	ask(t, urls[1], "ACL", "SETUSER", "default", "+scan")
@@ -303,5 +303,5 @@ func TestResetForMachines(t *testing.T) {
 	assert.Equal(t, exitUsage, code)
 	assert.Empty(t, out)
 	assert.Contains(t, errs, "Locks that are held, 1: nightly.")
-	assert.Contains(t, errs, "give --yes, too")
+	assert.Contains(t, errs, "--yes is required where there is no terminal")
 }

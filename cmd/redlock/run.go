@@ -28,21 +28,21 @@ the signals that redlock gets.
 
 If the lock is lost, the command gets SIGTERM and, after --kill-after, SIGKILL, before another
 client can have the lock. A lock is lost when too few servers answer for too long, or when
-somebody releases it by force. A second process watches over the command: if redlock is stopped,
+an operator releases it by force. A second process watches over the command: if redlock is stopped,
 it kills the command in time; if redlock is killed, it kills the command at once, and the lock
 expires after one TTL.
 
 Processes that the command leaves running are ended with it, except those in other process groups
 (setsid) or of another user (sudo). If the command itself is of another user, redlock says so when
-the lock is lost, because it cannot end the command. Where two writers would do harm, use
---fenced, and let the resource refuse a lower $REDLOCK_FENCE than it has seen. On Windows nothing
+the lock is lost, because it cannot end the command. If two writers would do harm, use
+--fenced, and make the resource refuse a lower $REDLOCK_FENCE than it has seen. On Windows nothing
 can leave the job object, and Ctrl-Break stands for SIGTERM.
 
 For cron, --once-per 5m runs the command once in each slot of 5m by the clock, on all machines
 together. The slots are the multiples of 5m since midnight in UTC, and a start belongs to the
 nearest: 12:02:31 and 12:07:29 to 12:05. So machines agree if their clocks differ by less than
-half a slot. A second redlock in a slot exits as if another client held the lock. What counts is
-when redlock was started. If it then waits for more than two slots (at least half a minute), it
+half a slot. A second redlock in a slot exits as if another client held the lock. What counts is the
+start of redlock. If it then waits for more than two slots (at least half a minute), it
 cannot know whether the command was run: it does not run it, and exits with 1.
 
 For a daily job, write --once-per day and the time zone of the crontab, such as --time-zone
@@ -154,12 +154,15 @@ func newRun() *cobra.Command {
 				return withoutDashes(args, c.Flags().NFlag() > 0)
 			}
 			_, _, err := nameAndCommand(args, dash)
+			if advice := withEquals(c, args[:max(dash, 0)]); err != nil && advice != "" {
+				return usageErrorf("%w%s", err, advice)
+			}
 			return err
 		},
 	}
 	r := &runCommand{acquisition: acquisitionFlags(c, "kill-after", "how long the command has to end after SIGTERM, when its lock is lost (default: TTL/4)")}
 	f := c.Flags()
-	f.DurationVar(&r.minHold, "min-hold", 0, "hold the lock for at least so long: for short jobs that several machines start by their clocks")
+	f.DurationVar(&r.minHold, "min-hold", 0, "hold the lock for at least this long: for short jobs that several machines start by their clocks")
 	f.Var(&r.oncePer, "once-per", "run the command once in each slot of this `LENGTH` by the clock, on all machines together: day, or a time that divides a day; the slot nearest to the start counts")
 	f.Var(&r.tickAt, "tick", "the scheduled `TIME` of this start, which counts for --once-per in place of the start: RFC 3339, or @ and seconds since 1970")
 	f.DurationVar(&r.apart, "at-least-apart", 0, "run the command unless its last start, on any machine, was more recent than this")
@@ -189,15 +192,15 @@ func (r *runCommand) check(names []string) error {
 	isOncePer := set("once-per")
 	switch hasZone := set("time-zone"); {
 	case isOncePer && set("at-least-apart"):
-		return usageErrorf("--once-per excludes --at-least-apart: slots are by the clock, and distances are not")
+		return usageErrorf("--once-per excludes --at-least-apart: use --once-per for jobs with a schedule, --at-least-apart for others")
 	case set("tick") && !isOncePer:
-		return usageErrorf("--tick is for --once-per: it says which slot this start is for")
+		return usageErrorf("--tick needs --once-per: it names the slot of this start")
 	case (isOncePer || set("at-least-apart")) && (len(r.and) > 0 || r.shared || r.permits > 1):
 		return usageErrorf("--once-per and --at-least-apart exclude --and, --shared and --permits: they mark one name, for one command")
 	case hasZone && !r.oncePer.isDay:
-		return usageErrorf("--time-zone is for --once-per day: other ticks are the same in all zones")
+		return usageErrorf("--time-zone needs --once-per day: other slots are the same in all zones")
 	case r.oncePer.isDay && !hasZone:
-		return usageErrorf("--once-per day needs --time-zone, because days begin at other times elsewhere: give the zone of the crontab, such as Europe/Berlin, the same on all machines")
+		return usageErrorf("--once-per day needs --time-zone, because a day begins at another time in each zone: pass the zone of the crontab, such as Europe/Berlin, the same on all machines")
 	case r.oncePer.isDay:
 		zone, err := time.LoadLocation(r.zone)
 		if err != nil || r.zone == "" || zone == time.Local || r.zone == "localtime" {
@@ -218,7 +221,7 @@ func (r *runCommand) check(names []string) error {
 	slot := cmp.Or(r.oncePer.every, 24*time.Hour)
 	ahead := r.tickAt.Sub(r.started)
 	if r.tickAt.Unix() <= 0 || ahead > slot {
-		return wrong(r.flags, "tick", "must be later than 1970, and at most one slot (%s) from now: the mark of a later one would keep the command from running until then", slots.Text(slot))
+		return wrong(r.flags, "tick", "must be later than 1970, and at most one slot (%s) from now: the mark of a later tick would block the command until then", slots.Text(slot))
 	}
 	r.started = r.started.Add(ahead) // by the clock that cannot be set, from now on
 	return nil
@@ -232,9 +235,9 @@ func nameAndCommand(args []string, dash int) (name string, command []string, err
 	}
 	switch {
 	case dash < 0 || dash == len(args):
-		return "", nil, usageErrorf("no command is given; write: redlock run NAME -- COMMAND")
+		return "", nil, usageErrorf("the command is missing: write redlock run NAME -- COMMAND")
 	case dash != 1:
-		return "", nil, usageErrorf("one name must be given before the --, not %d: %q", dash, args[:dash])
+		return "", nil, usageErrorf("one NAME must precede the --, not %d: %q", dash, args[:dash])
 	}
 	return args[0], args[1:], nil
 }
@@ -246,7 +249,7 @@ func withoutDashes(args []string, flagged bool) error {
 	if flagged {
 		ours, theirs = "[flags] ", " [flags]"
 	}
-	return usageErrorf("-- must stand before the command, or its flags are taken for those of redlock; write: redlock run %s%s -- %s%s", ours, plain.ShellWord(args[0]), line(args[1:]), theirs)
+	return usageErrorf("-- is missing before the command: write redlock run %s%s -- %s%s", ours, plain.ShellWord(args[0]), line(args[1:]), theirs)
 }
 
 // line returns a command as a line for a shell: as it is given, or by sh if it is a line of a shell in
@@ -267,7 +270,7 @@ func (r *runCommand) run(ctx context.Context, names, argv []string) error {
 	path, err := exec.LookPath(argv[0]) // as a shell would, before anything is locked
 	switch {
 	case err != nil && len(argv) == 1 && strings.ContainsAny(argv[0], " \t\n"):
-		return cannotRun(argv[0], fmt.Errorf("%w; no shell reads it, so write: redlock run %s -- %s", exec.ErrNotFound, plain.ShellWord(names[0]), line(argv)))
+		return cannotRun(argv[0], fmt.Errorf("%w: redlock starts no shell, so write redlock run %s -- %s", exec.ErrNotFound, plain.ShellWord(names[0]), line(argv)))
 	case err != nil:
 		return cannotRun(argv[0], err)
 	}
@@ -300,13 +303,13 @@ func (r *runCommand) claim(ctx context.Context, lock *redlock.Lock) error {
 	first, err := r.ticks.Claim(ctx, lock, r.started)
 	switch {
 	case errors.Is(err, once.ErrLate) && !r.tickAt.IsZero():
-		return &exitError{code: exitFailed, err: fmt.Errorf("%s: it is too late for the tick of %s: whether that was run is not known any more; the command was not run",
+		return &exitError{code: exitFailed, err: fmt.Errorf("%s: too late for the tick of %s: its mark may have expired, so the command was not run",
 			plain.Word(lock.Name()), r.tick())}
 	case errors.Is(err, once.ErrLate):
-		return &exitError{code: exitFailed, err: fmt.Errorf("%s: the lock came %v after the start, which is too late for its tick, %s: whether that was run is not known any more; the command was not run",
+		return &exitError{code: exitFailed, err: fmt.Errorf("%s: the lock was granted %v after the start, too late for the tick of %s: its mark may have expired, so the command was not run",
 			plain.Word(lock.Name()), time.Since(r.started).Round(time.Second), r.tick())}
 	case errors.Is(err, redlock.ErrMarked):
-		return &exitError{code: exitFailed, err: fmt.Errorf("%s has the mark of --once-per, which does not tell the last start: take another NAME, or wait until the mark has expired", plain.Word(lock.Name()))}
+		return &exitError{code: exitFailed, err: fmt.Errorf("%s has the mark of --once-per, which does not have the time of the last start: use another NAME, or wait until the mark has expired", plain.Word(lock.Name()))}
 	case err == nil && !first && r.ticks.Apart != 0:
 		return r.conflict(fmt.Errorf("%s was last started less than %s ago", plain.Word(lock.Name()), slots.Text(r.ticks.Apart)), r.verbose > 0)
 	case err == nil && !first:
@@ -334,7 +337,7 @@ func (r *runCommand) hold(ctx context.Context, lock *redlock.Lock, j *job.Job, n
 	}
 	lingered := failed == nil && end.Lost == nil && time.Since(began) < r.minHold
 	if lingered && !j.Linger(lock, r.minHold-time.Since(began)) {
-		r.warn("the lock was lost, after the command had ended and before --min-hold was over")
+		r.warn("the lock was lost after the command had ended, before the end of --min-hold")
 	}
 	// Not bounded by ctx, which a signal that was meant for the command has ended.
 	var cannot *fs.PathError
@@ -360,7 +363,7 @@ func (r *runCommand) hold(ctx context.Context, lock *redlock.Lock, j *job.Job, n
 func fate(end job.Result) string {
 	switch {
 	case !end.Swept:
-		return "processes of the command cannot be ended, and run on"
+		return "processes of the command cannot be ended, and keep running"
 	case end.Foreign:
 		return "the command could not be ended, and has ended by itself"
 	}

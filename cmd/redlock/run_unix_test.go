@@ -239,7 +239,7 @@ func TestANamedTickCounts(t *testing.T) {
 	run("x", slot, 0)
 	assert.Contains(t, run("x", slot.Add(29*time.Minute), exitHeld), "x is done for its tick, "+slot.Local().Format(time.DateTime))
 	run("x", slot.Add(-time.Hour), exitHeld)
-	assert.Contains(t, run("y", slot.Add(-4*time.Hour), exitFailed), "y: it is too late for the tick of "+slot.Add(-4*time.Hour).Local().Format(time.DateTime))
+	assert.Contains(t, run("y", slot.Add(-4*time.Hour), exitFailed), "y: too late for the tick of "+slot.Add(-4*time.Hour).Local().Format(time.DateTime))
 }
 
 // TestStartsOfACommandAreApart, though two slots of the clock are as near as can be.
@@ -268,7 +268,7 @@ func TestStartsOfACommandAreApart(t *testing.T) {
 	assert.Zero(t, code, stderr)
 	code, _, stderr = run("--at-least-apart", "2s")
 	assert.Equal(t, exitFailed, code, stderr)
-	assert.Contains(t, stderr, "x has the mark of --once-per, which does not tell the last start")
+	assert.Contains(t, stderr, "x has the mark of --once-per, which does not have the time of the last start")
 }
 
 // TestATickIsOfTheStart, however long the command waited for the lock.
@@ -332,7 +332,7 @@ func TestACommandThatIsLateIsNotRun(t *testing.T) {
 	r := &runCommand{acquisition: &acquisition{}, ticks: &once.Job{Every: 5 * time.Minute}, started: time.Now().Add(-11 * time.Minute)}
 	err = r.claim(t.Context(), lock)
 	assert.Equal(t, exitFailed, exitCode(t.Context(), err))
-	assert.ErrorContains(t, err, "x: the lock came 11m0s after the start, which is too late for its tick, 20")
+	assert.ErrorContains(t, err, "x: the lock was granted 11m0s after the start, too late for the tick of 20")
 	r.started = time.Now()
 	assert.NoError(t, r.claim(t.Context(), lock), "the next tick is another's")
 }
@@ -657,7 +657,7 @@ func TestALossIsToldInTheServersWords(t *testing.T) {
 	}
 	const words = `: answers "NOREPLICAS Not enough good replicas to write`
 	assert.Equal(t, exitLost, p.code(t))
-	assert.Contains(t, p.stderr.String(), "it could not be renewed in time: ")
+	assert.Contains(t, p.stderr.String(), "not renewed in time: ")
 	assert.Equal(t, 1, strings.Count(p.stderr.String(), words), "five servers are told once: %s", p.stderr.String())
 	assert.Contains(t, h.reads(t, "stop").Reason, words)
 }

@@ -31,28 +31,28 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-const serveHelp = `Serves locks over HTTP to programs in any language that run for long: web workers, services. Run
-one for a machine, or one beside a program.
+const serveHelp = `Serves locks over HTTP to long-running programs in any language: web workers, services. Run one
+for each machine, or one for each program.
 
-A client makes a session, takes locks in it, and asks for its state as often as it likes. Each
-answer says how long its locks are good, counted from when the client sent the request; redlock
-renews them. If a session sends no request for its TTL, its locks are released.
+A client makes a session, takes locks in it, and asks for its state at any time. Each answer has
+the time for which its locks are good, counted from the sending of the request; redlock renews
+them. If a session sends no request for its TTL, its locks are released.
 
-It listens at the socket that systemd passes on, else at --listen or $REDLOCK_LISTEN, else at
+It listens at the socket that systemd passes, otherwise at --listen or $REDLOCK_LISTEN, otherwise at
 /run/redlock.sock. A TCP address that other machines reach needs TLS, and --tokens, --token-file
-or --client-ca. With --tokens each client may lock and look at what its entry in that file says;
-docs/SERVE.md has an example.
+or --client-ca. With --tokens each client has the rights of its entry in that file; docs/SERVE.md
+has an example.
 
-On SIGTERM it grants no more locks, tells its clients, and waits for at most --stop-within until
+On SIGTERM it grants no more locks, notifies its clients, and waits for at most --stop-within until
 they have released theirs. With --state it ends at once and writes sessions and locks to that
-file, with which the next redlock serve goes on. The file is a secret.
+file, and the next redlock serve takes them over. The file is a secret.
 
-With --office redlock campaigns for the office NAME: GET /leader says whether the program beside
-it leads, and for how long. At its end redlock gives the office back, after the time that it told
-the program.
+With --office redlock campaigns for the office NAME: GET /leader reports whether the program next
+to it leads, and for how long. When redlock ends, it releases the office after the time that it has
+reported to the program.
 
 Exit codes:
-  0      it was ended by a signal, and all locks are released, or expire
+  0      ended by a signal, and all locks are released, or expire
   1      anything else, such as a socket that is in use
 ` + wrongCodes
 
@@ -89,22 +89,22 @@ func newServe() *cobra.Command {
 	f := c.Flags()
 	s.embeddedFlag()
 	f.StringVar(&s.listen, "listen", "unix:/run/redlock.sock", "`ADDRESS` to listen at: unix:PATH or HOST:PORT")
-	f.StringArrayVar(&s.hosts, "allow-host", nil, "`NAME` by which clients may reach a loopback address, beside localhost; repeat it for more")
+	f.StringArrayVar(&s.hosts, "allow-host", nil, "`NAME`, other than localhost, by which clients may reach a loopback address; repeat the flag for more")
 	f.StringVar(&s.socketMode, "socket-mode", "0600", "who may use the socket, as for chmod(1)")
-	f.StringVar(&s.tokenFile, "token-file", "", "`FILE` with the token that every request must bear, or several, one a line")
-	f.StringVar(&s.rightsFile, "tokens", "", "`FILE` of clients: their tokens' SHA-256 or certificates, and what each may do")
+	f.StringVar(&s.tokenFile, "token-file", "", "`FILE` with tokens, one a line; each request must carry one of them")
+	f.StringVar(&s.rightsFile, "tokens", "", "`FILE` of clients: the SHA-256 of their tokens, or certificates, and their rights")
 	f.StringVar(&s.cert, "cert", "", "`FILE` of the certificate for TLS with the clients")
 	f.StringVar(&s.key, "key", "", "`FILE` of its key")
-	f.StringVar(&s.clientCA, "client-ca", "", "`FILE` of the authorities that clients must have their certificates of")
-	f.DurationVar(&s.ttl, "ttl", 10*time.Second, "TTL of locks and sessions whose clients do not say; at least 1s")
+	f.StringVar(&s.clientCA, "client-ca", "", "`FILE` of the authorities that sign the certificates of clients")
+	f.DurationVar(&s.ttl, "ttl", 10*time.Second, "default TTL of locks and sessions; between 1s and 1h")
 	f.DurationVar(&s.grace, "stop-within", 10*time.Second, "how long clients have to release their locks when redlock ends")
 	f.StringVar(&s.state, "state", "", "`FILE` in which sessions and locks outlive a restart that takes less than their TTL")
-	f.IntVar(&s.maxSessions, "max-sessions", 10_000, "how many sessions there may be")
-	f.IntVar(&s.maxLeases, "max-leases", 1_000, "how many locks one session may hold")
-	f.IntVar(&s.maxConnections, "max-connections", 10_000, "how many connections there may be, or fewer if this process may not open so many files")
-	f.BoolVar(&s.page, "ui", false, "serve a page to look at, at /ui")
-	f.StringVar(&s.office, "office", "", "campaign for the office `NAME`; GET /leader says whether we lead")
-	f.StringVar(&s.candidate, "candidate", "", "our `ID` for those who look who leads; at most 128 bytes (default: the name of the machine)")
+	f.IntVar(&s.maxSessions, "max-sessions", 10_000, "limit of sessions")
+	f.IntVar(&s.maxLeases, "max-leases", 1_000, "limit of locks in one session")
+	f.IntVar(&s.maxConnections, "max-connections", 10_000, "limit of connections; lowered if this process may not open that many files")
+	f.BoolVar(&s.page, "ui", false, "serve a page that shows locks and servers, at /ui")
+	f.StringVar(&s.office, "office", "", "campaign for the office `NAME`; GET /leader reports whether this candidate leads")
+	f.StringVar(&s.candidate, "candidate", "", "`ID` of this candidate, for people; at most 128 bytes (default: the name of the machine)")
 	f.StringVar(&s.probesAt, "probes", "", "`HOST:PORT` to answer /healthz, /readyz and /leader at, with a status only, and /metrics")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := s.check(); err != nil {
@@ -128,15 +128,15 @@ func (s *serveCommand) check() error {
 	case s.maxSessions < 1 || s.maxLeases < 1 || s.maxConnections < 1:
 		return usageErrorf("--max-sessions, --max-leases and --max-connections must be at least 1")
 	case (s.cert == "") != (s.key == ""):
-		return usageErrorf("--cert and --key belong together; give both")
+		return usageErrorf("--cert and --key belong together: pass both")
 	case s.tokenFile != "" && s.rightsFile != "":
 		return usageErrorf("--token-file and --tokens exclude each other: --tokens has the tokens of all clients")
 	case s.clientCA != "" && s.cert == "":
-		return usageErrorf("--client-ca needs --cert and --key: certificates of clients are looked at within TLS")
+		return usageErrorf("--client-ca needs --cert and --key: clients send certificates over TLS only")
 	case slices.ContainsFunc(s.hosts, func(name string) bool { return name == "" || strings.ContainsAny(name, "/*: ") }):
 		return wrong(s.flags, "allow-host", "must be a name without a port, such as host.docker.internal")
 	case s.candidate != "" && s.office == "":
-		return usageErrorf("--candidate is who campaigns for --office; give that, too")
+		return usageErrorf("--candidate needs --office: it names the candidate for that office")
 	}
 	if _, _, err := net.SplitHostPort(s.probesAt); s.probesAt != "" && err != nil {
 		return wrong(s.flags, "probes", "%q: must be HOST:PORT, or :PORT for all addresses", s.probesAt)
@@ -238,7 +238,7 @@ func (s *serveCommand) door() (d door, err error) {
 		d.address = "unix:" + at.String()
 	case !d.isLoopback && (secure == nil || d.rights == nil && s.clientCA == ""):
 		d.listener.Close()
-		return d, wrong(s.flags, "listen", "%v can be reached from other machines: give --cert and --key, and --tokens, --token-file or --client-ca", at)
+		return d, wrong(s.flags, "listen", "%v can be reached from other machines: pass --cert and --key, and --tokens, --token-file or --client-ca", at)
 	case secure != nil:
 		d.address = "https://" + at.String()
 	default:
@@ -274,7 +274,7 @@ func (s *serveCommand) serve(ctx context.Context, clients *connections, server *
 			over.Close() // who can listen now, finds the file
 			return true, nil
 		}
-		fmt.Fprintf(s.stderr, "redlock: no state is left to the next redlock serve: %v; clients have %v to release their locks\n", err, s.grace)
+		fmt.Fprintf(s.stderr, "redlock: --state could not be written, so the next redlock serve takes over nothing: %v; clients have %v to release their locks\n", err, s.grace)
 		defer func() { failure = &exitError{code: exitFailed, err: fmt.Errorf("--state: %w", err)} }()
 	}
 	grace, cancel := context.WithTimeout(context.Background(), s.grace)
@@ -284,7 +284,7 @@ func (s *serveCommand) serve(ctx context.Context, clients *connections, server *
 		fmt.Fprintf(s.stderr, "redlock: released %d locks that clients had not released within %v\n", released, s.grace)
 	}
 	if left > 0 {
-		fmt.Fprintf(s.stderr, "redlock: left %d locks to expire: clients were told that they may work for longer than --stop-within %v\n", left, s.grace)
+		fmt.Fprintf(s.stderr, "redlock: left %d locks to expire: earlier answers permit clients to work for longer than --stop-within %v\n", left, s.grace)
 	}
 	if over.Shutdown(grace) != nil {
 		over.Close()
@@ -343,7 +343,7 @@ func (s *serveCommand) resume(ctx context.Context, server *serve.Server) (finish
 		defer close(resumed)
 		kept, lost := server.Resume(ctx, left)
 		if kept+lost > 0 {
-			fmt.Fprintf(s.stderr, "redlock: goes on with %d locks of the last redlock serve; %d were lost\n", kept, lost)
+			fmt.Fprintf(s.stderr, "redlock: took over %d locks of the last redlock serve; %d were lost\n", kept, lost)
 		}
 	}()
 	return func() {
@@ -362,7 +362,7 @@ func (s *serveCommand) takeState() (left serve.State, err error) {
 		left, err = s.claimState()
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return left, wrong(s.flags, "state", "%w; remove it if it is not what redlock serve has left", err)
+		return left, wrong(s.flags, "state", "%w: remove the file, unless an older redlock serve wrote it", err)
 	}
 	if err := s.tryState(); err != nil {
 		return left, wrong(s.flags, "state", "cannot be written, so no lock would outlive a restart: %w", err)
@@ -423,7 +423,7 @@ func (s *serveCommand) rights() (serve.Rights, error) {
 		var tokens []string
 		for line := range strings.SplitSeq(strings.TrimSpace(string(texts[0])), "\n") {
 			if line = strings.TrimSpace(line); len(line) < rights.LeastToken {
-				return nil, fmt.Errorf("the token must have at least %d characters; head -c 32 /dev/urandom | base64 makes one, and several have a line each", rights.LeastToken)
+				return nil, fmt.Errorf("each line must be a token of at least %d characters: make one with head -c 32 /dev/urandom | base64", rights.LeastToken)
 			}
 			tokens = append(tokens, line)
 		}
@@ -466,11 +466,11 @@ func (s *serveCommand) listener() (net.Listener, error) {
 	passed, err := activation.Listeners()
 	switch {
 	case err != nil:
-		return nil, configErrorf("the sockets of systemd: %w", err)
+		return nil, configErrorf("the sockets of systemd (ListenStream=): %w", err)
 	case len(passed) > 1:
-		return nil, configErrorf("systemd passes on %d sockets, one is wanted", len(passed))
+		return nil, configErrorf("systemd passes %d sockets: configure one ListenStream=", len(passed))
 	case len(passed) == 1 && (passed[0] == nil || !slices.Contains([]string{"unix", "tcp"}, passed[0].Addr().Network())):
-		return nil, configErrorf("the socket of systemd is none that can be listened at; write ListenStream=")
+		return nil, configErrorf("the socket of systemd does not listen for streams: use ListenStream=")
 	case len(passed) == 1:
 		return passed[0], nil
 	}
@@ -491,7 +491,7 @@ func (s *serveCommand) listener() (net.Listener, error) {
 	}
 	mode, err := strconv.ParseUint(s.socketMode, 8, 9)
 	if err != nil {
-		return nil, wrong(s.flags, "socket-mode", "%q must be octal, as 0660", s.socketMode)
+		return nil, wrong(s.flags, "socket-mode", "%q must be octal, such as 0660", s.socketMode)
 	}
 	l, err := listenUnix(path)
 	if err != nil {

@@ -42,8 +42,8 @@ func TestServeIsRestarted(t *testing.T) {
 
 	s = startServe(t, f, flags...)
 	assert.NoFileExists(t, file)
-	s.says(`goes on with 2 locks of the last redlock serve; 1 were lost`)
-	assert.Contains(t, s.ask("GET", "/v1/locks/"+leases[2], "").body, "does not outlive")
+	s.says(`took over 2 locks of the last redlock serve; 1 were lost`)
+	assert.Contains(t, s.ask("GET", "/v1/locks/"+leases[2], "").body, "does not survive")
 	for i, name := range []string{"a", "r"} {
 		assert.Contains(t, s.ask("GET", "/v1/locks/"+leases[i], "").body, `"held":true`)
 		_, err = other.TryAcquire(t.Context(), name)
@@ -73,7 +73,7 @@ func TestServeRefusesAStateThatItCannotRead(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	for text, why := range map[string]string{
-		`{"version":2,"sessions":[]}`: "it is of version 2, and this redlock reads version 1; remove it if",
+		`{"version":2,"sessions":[]}`: "the state has version 2, and this redlock reads version 1: remove the file, unless",
 		`sessions: none`:              "invalid character 's'",
 	} {
 		file := filepath.Join(t.TempDir(), "state")
@@ -129,7 +129,7 @@ func TestServeTriesItsStateAtTheStart(t *testing.T) {
 	assert.FileExists(t, empty)
 }
 
-// TestServeThatCannotWriteItsStateReleasesItsLocks, and tells its clients first: nobody goes on with them.
+// TestServeThatCannotWriteItsStateReleasesItsLocks, and tells its clients first: nobody took over them.
 func TestServeThatCannotWriteItsStateReleasesItsLocks(t *testing.T) {
 	t.Parallel()
 	f := five(t)
@@ -139,7 +139,7 @@ func TestServeThatCannotWriteItsStateReleasesItsLocks(t *testing.T) {
 	lease := s.take("a")
 	tr.NoError(t, os.Remove(folder))
 	s.signal(t, syscall.SIGTERM)
-	s.says(`no state is left to the next redlock serve: .*no such file.*1h0m0s to release`)
+	s.says(`--state could not be written, so the next redlock serve takes over nothing: .*no such file.*1h0m0s to release`)
 	s.headers = map[string]string{"Redlock-Session": lease.Session}
 	assert.True(t, s.ask("GET", "/v1/session", "").Ending)
 	assert.Equal(t, http.StatusNoContent, s.ask("DELETE", "/v1/locks/"+lease.Lease, "").status)
@@ -170,7 +170,7 @@ func TestServeAnswersWhileItResumes(t *testing.T) {
 	for i := range 3 {
 		tr.NoError(t, f.Resume(t.Context(), i))
 	}
-	s.says(`goes on with 1 locks of the last redlock serve; 0 were lost`)
+	s.says(`took over 1 locks of the last redlock serve; 0 were lost`)
 	assert.Contains(t, s.ask("GET", lease, "").body, `"held":true`)
 	assert.Equal(t, http.StatusNoContent, s.ask("DELETE", lease, "").status)
 }

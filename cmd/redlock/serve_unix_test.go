@@ -154,7 +154,7 @@ func TestServeAtASocket(t *testing.T) {
 	s.take("a")
 	code, said := refusedToServe(t, f, "--listen", "unix:"+path)
 	assert.Equal(t, exitFailed, code)
-	assert.Contains(t, said, "redlock: --listen: "+path+": another process listens there\n")
+	assert.Contains(t, said, "redlock: --listen: "+path+": another process listens there: stop it, or use another path\n")
 	s.take("b")
 
 	tr.NoError(t, s.Process.Kill())
@@ -172,7 +172,7 @@ func TestServeAtASocket(t *testing.T) {
 	tr.NoError(t, os.WriteFile(path, []byte("mine"), 0o600))
 	code, said = refusedToServe(t, f, "--listen", "unix:"+path)
 	assert.Equal(t, exitFailed, code)
-	assert.Contains(t, said, "redlock: --listen: "+path+" is in the way, and no socket\n")
+	assert.Contains(t, said, "redlock: --listen: "+path+" exists, and is not a socket: remove it, or use another path\n")
 	assert.FileExists(t, path)
 }
 
@@ -245,7 +245,7 @@ func TestServeToOtherMachines(t *testing.T) {
 	for _, args := range [][]string{nil, secure, {"--token-file", tokenFile}} {
 		code, said := refusedToServe(t, f, append(args, "--listen", "0.0.0.0:0")...)
 		assert.Equal(t, exitUsage, code)
-		assert.Contains(t, said, "can be reached from other machines: give --cert and --key, and --tokens, --token-file or --client-ca")
+		assert.Contains(t, said, "can be reached from other machines: pass --cert and --key, and --tokens, --token-file or --client-ca")
 	}
 
 	anywhere := func(args ...string) *served {
@@ -315,7 +315,7 @@ func TestServeGivesClientsRights(t *testing.T) {
 	assert.Equal(t, http.StatusUnauthorized, bearing(nobody).ask("GET", lease, "").status)
 	assert.Equal(t, http.StatusNoContent, bearing(string(token)).ask("DELETE", lease, "").status)
 	said := s.stderr.String()
-	assert.Equal(t, 1, strings.Count(said, "redlock: --tokens: entry 2: its sha256 must be the 64 hexadecimal digits"), said)
+	assert.Equal(t, 1, strings.Count(said, "redlock: --tokens: "+file+": entry 2 (\"payroll\"): sha256 must be the 64 hexadecimal digits"), said)
 	for _, secret := range []string{string(token), other, nobody, "the token itself"} {
 		assert.NotContains(t, said, secret)
 	}
@@ -369,7 +369,7 @@ func TestServeUnderSystemd(t *testing.T) {
 	defer packets.Close()
 	code, _, said := passed(packets).outcome(t)
 	assert.Equal(t, exitConfig, code)
-	assert.Contains(t, said, "redlock: the socket of systemd is none that can be listened at")
+	assert.Contains(t, said, "redlock: the socket of systemd does not listen for streams")
 }
 
 // TestServeEnds when it is told to: its clients end their work first, for as long as they have.
@@ -395,7 +395,7 @@ func TestServeEnds(t *testing.T) {
 	tr.Equal(t, http.StatusCreated, s.ask("POST", "/v1/locks", `{"name":"c","ttl_ms":60000}`).status)
 	assert.Zero(t, s.stop())
 	assert.Contains(t, s.stderr.String(), "redlock: released 1 locks that clients had not released within 2s\n")
-	assert.Contains(t, s.stderr.String(), "redlock: left 1 locks to expire: clients were told that they may work for longer than --stop-within 2s\n")
+	assert.Contains(t, s.stderr.String(), "redlock: left 1 locks to expire: earlier answers permit clients to work for longer than --stop-within 2s\n")
 	free(t, others, "b")
 	_, err = others.TryAcquire(t.Context(), "c")
 	assert.ErrorIs(t, err, redlock.ErrHeld, "its client may work for a minute")

@@ -5,8 +5,10 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"regexp"
 	"slices"
@@ -73,17 +75,17 @@ func serverFlags(c *cobra.Command) *servers {
 	}
 	f := c.Flags()
 	s.nodeFlags(f)
-	f.StringArrayVar(&s.groups, "group", nil, "`NAME=URL,URL,...`: a group of servers, which has its part of the locks; repeat it for each, instead of --node")
+	f.StringArrayVar(&s.groups, "group", nil, "`NAME=URL,URL,...`: a group of servers, which has a part of the locks; repeat the flag for each group, instead of --node")
 	f.StringVar(&s.prefix, "prefix", "", "`TEXT` before each name to make the key")
 	f.BoolVar(&s.guard, "memory-guard", true, "give no vote to servers that may have forgotten locks")
-	f.DurationVar(&s.maxTTL, "max-ttl", 0, "longest TTL that any client of the servers uses; a --ttl above 1h needs it (default: what the servers know of)")
+	f.DurationVar(&s.maxTTL, "max-ttl", 0, "longest TTL that any client of the servers uses; a --ttl above 1h needs it (default: the longest that the servers have on record)")
 	f.DurationVar(&s.nodeTimeout, "node-timeout", 0, "how long a vote waits for a majority of the servers (default: 500ms, or half the TTL if that is less)")
 	f.DurationVar(&s.dialTimeout, "dial-timeout", time.Second, "how long to wait for a connection")
 	f.StringVar(&s.tlsCA, "tls-ca", "", "`FILE` of the certificate authorities for rediss:// (default: the system's)")
 	f.StringVar(&s.tlsCert, "tls-cert", "", "`FILE` of our certificate for rediss://")
 	f.StringVar(&s.tlsKey, "tls-key", "", "`FILE` of its key")
-	f.StringVar(&s.passwordBy, "password-command", "", "`COMMAND` for the shell that prints the password; it is run again for new connections, for passwords that expire")
-	f.VarP(&s.verbose, "verbose", "v", "tell on stderr what happens")
+	f.StringVar(&s.passwordBy, "password-command", "", "`COMMAND` of the shell that prints the password; run again for new connections, for passwords that expire")
+	f.VarP(&s.verbose, "verbose", "v", "log events to stderr")
 	f.Lookup("verbose").NoOptDefVal = "true"
 	return s
 }
@@ -92,7 +94,7 @@ func serverFlags(c *cobra.Command) *servers {
 func (s *servers) nodeFlags(f *pflag.FlagSet) {
 	s.flags = f
 	f.StringVar(&s.config, "config", "", "configuration `FILE`; see \"redlock help config\"")
-	f.StringArrayVar(&s.nodes, "node", nil, "`URL` of a server: redis://, rediss:// or unix://, with ?standby=HOST:PORT if it fails over; repeat it for each, or give all with commas between them (also --nodes)")
+	f.StringArrayVar(&s.nodes, "node", nil, "`URL` of a server: redis://, rediss:// or unix://, with ?standby=HOST:PORT if it fails over; repeat the flag for each server, or separate URLs by commas (also --nodes)")
 }
 
 // bothSpellings lets --nodes stand for --node.
@@ -126,9 +128,9 @@ func (s *servers) settle() error {
 	case s.embedded && (s.flags.Changed("node") || s.flags.Changed("group")):
 		return usageErrorf("--embedded and --%s exclude each other", s.namedBy())
 	case !s.embedded && len(s.nodes) == 0 && len(s.sets) == 0:
-		words := `no servers are named; give --node redis://HOST:PORT for each, set $REDLOCK_NODES (or --group and $REDLOCK_GROUPS), or write a configuration file ("redlock help config")`
+		words := `no servers are configured: pass --node redis://HOST:PORT for each, set $REDLOCK_NODES (or --group and $REDLOCK_GROUPS), or write a configuration file ("redlock help config")`
 		if s.flags.Lookup("embedded") != nil {
-			words += "; --embedded is for a trial"
+			words += "; for a trial, use --embedded"
 		}
 		return usageErrorf("%s", words)
 	case (s.tlsCert == "") != (s.tlsKey == ""):
@@ -136,7 +138,7 @@ func (s *servers) settle() error {
 		if s.tlsCert == "" {
 			given = "tls-key"
 		}
-		return wrong(s.flags, given, "a certificate and its key belong together; give both")
+		return wrong(s.flags, given, "a certificate and its key belong together: pass both")
 	}
 	return nil
 }
@@ -171,7 +173,7 @@ func (s *servers) warnOfTLS() {
 	}
 	for name, file := range map[string]string{"tls-ca": s.tlsCA, "tls-cert": s.tlsCert} {
 		if file != "" {
-			fmt.Fprintln(s.stderr, "redlock:", wrong(s.flags, name, "it has no effect: no server has a URL with rediss://"))
+			fmt.Fprintln(s.stderr, "redlock:", wrong(s.flags, name, "has no effect: no server has a rediss:// URL"))
 		}
 	}
 }
@@ -202,7 +204,7 @@ func (s *servers) all() []serverSet {
 
 // embeddedFlag adds the flag for a trial without servers.
 func (s *servers) embeddedFlag() {
-	s.flags.BoolVar(&s.embedded, "embedded", false, "use five servers inside this process, for a trial: nobody else sees them")
+	s.flags.BoolVar(&s.embedded, "embedded", false, "use five servers inside this process, for a trial; no other process can reach them")
 }
 
 // start returns the sets of servers, and starts those of --embedded. The caller calls stop in the end.
@@ -396,7 +398,7 @@ func (s *servers) checkName(name string) error {
 	case name == "":
 		return usageErrorf("the name of a lock must not be empty")
 	case redlock.Reserved(s.prefix):
-		return wrong(s.flags, "prefix", "looks like a key of redlock's own")
+		return wrong(s.flags, "prefix", "must not look like a key of redlock's own")
 	case redlock.Reserved(s.prefix + name):
 		return usageErrorf("%q is a key of redlock's own, not a lock", name)
 	}
@@ -431,8 +433,8 @@ func (v *verbosity) Set(text string) error {
 // readFlag reads the files of a flag.
 func readFlag[T any](s *servers, flag string, parse func(texts ...[]byte) (T, error), files ...string) (*reread.Files[T], error) {
 	return reread.Read(files, s.stderr, func(err error) error {
-		if len(files) > 1 {
-			err = fmt.Errorf("the certificate and its key: %s", strings.TrimPrefix(err.Error(), "tls: "))
+		if _, hasPath := errors.AsType[*fs.PathError](err); !hasPath {
+			err = fmt.Errorf("%s: %s", strings.Join(files, " and "), strings.TrimPrefix(err.Error(), "tls: "))
 		}
 		return wrong(s.flags, flag, "%w", err)
 	}, parse)
@@ -443,7 +445,7 @@ func (s *servers) authorities(flag, file string) (*reread.Files[*x509.CertPool],
 	return readFlag(s, flag, func(texts ...[]byte) (*x509.CertPool, error) {
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(texts[0]) {
-			return nil, fmt.Errorf("%s holds no certificate in PEM format", file)
+			return nil, errors.New("no certificate in PEM format")
 		}
 		return pool, nil
 	}, file)

@@ -48,7 +48,7 @@ func listenUnix(path string) (_ net.Listener, err error) {
 	if isFree, err := tryLock(lock); err != nil {
 		return nil, fmt.Errorf("%s: %w", lock.Name(), err)
 	} else if !isFree {
-		return nil, fmt.Errorf("%s: another process listens there", path)
+		return nil, fmt.Errorf("%s: another process listens there: stop it, or use another path", path)
 	}
 	l, err := net.Listen("unix", path)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -73,12 +73,12 @@ func listenUnix(path string) (_ net.Listener, err error) {
 func removeStale(path string) error {
 	if other, err := net.Dial("unix", path); err == nil {
 		other.Close()
-		return fmt.Errorf("%s: another process listens there", path)
+		return fmt.Errorf("%s: another process listens there: stop it, or use another path", path)
 	} else if !errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("%s is in the way: %w", path, err)
+		return fmt.Errorf("%s exists, and is not a socket that can be replaced: %w", path, err)
 	}
 	if file, err := os.Lstat(path); err != nil || file.Mode().Type() != fs.ModeSocket { // which is refused, too
-		return fmt.Errorf("%s is in the way, and no socket", path)
+		return fmt.Errorf("%s exists, and is not a socket: remove it, or use another path", path)
 	}
 	return os.Remove(path)
 }

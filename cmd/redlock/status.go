@@ -29,23 +29,23 @@ looks like a lock: use a --prefix.
 States:
   held      a quorum of servers holds one value
   free      no server that answered has the key
-  partial   some have it, but no quorum: a vote is under way, or what is left of
-            a lost lock will expire
+  partial   some have it, but no quorum: a vote is under way, or the rest of a
+            lost lock expires
   split     the same, with several values
   stuck     a key has no TTL and never expires; see "redlock release --force"
   unknown   too few servers answered to tell
 
-VOTES is how many servers hold the value. TTL is when a quorum of them will have dropped it,
+VOTES is how many servers hold the value. TTL is the time until a quorum of them drops it,
 unless the holder renews it. VALUE is for "redlock release --value". Readers (--shared) are
 counted; with a NAME each has a line. Of permits (--permits) only those that are held are shown.
 GROUP is the group of servers that has the lock.
 
 Exit codes:
   0      a quorum of servers answered; with -q: every NAME is held, or a permit of
-         it, or each of so many as --permits says
-  1      with -q: that is not so
+         it, or each of its --permits
+  1      with -q: otherwise
   69     no quorum of servers answered (what the others said is printed), in some
-         group that was asked; with -q, also: it cannot be told
+         group that was asked; with -q, also: the state is unknown
 ` + wrongCodes,
 		Example: `  redlock status
   redlock status nightly --watch 500ms
@@ -65,12 +65,12 @@ Exit codes:
 	c.ValidArgsFunction = w.servers.lockNames(math.MaxInt)
 	f := c.Flags()
 	f.BoolVar(&w.json, "json", false, "print one JSON document; with --watch one a line")
-	f.BoolVarP(&w.quiet, "quiet", "q", false, "print nothing; the exit code tells whether every NAME is held")
-	f.DurationVar(&w.interval, "watch", time.Second, "show it anew every `INTERVAL`, as in --watch 500ms, until interrupted")
+	f.BoolVarP(&w.quiet, "quiet", "q", false, "print nothing: the exit code reports whether every NAME is held")
+	f.DurationVar(&w.interval, "watch", time.Second, "repeat every `INTERVAL`, as in --watch 500ms, until interrupted")
 	f.Lookup("watch").NoOptDefVal = "1s"
 	f.Lookup("watch").DefValue = "0s" // for the help: without it there is none
-	f.IntVar(&w.permits, "permits", 1, "show so many permits of each NAME, also free ones")
-	f.IntVar(&w.limit, "limit", 1000, "without a NAME: show at most so many `LOCKS`")
+	f.IntVar(&w.permits, "permits", 1, "show this many permits of each NAME, also free ones")
+	f.IntVar(&w.limit, "limit", 1000, "without a NAME: show at most this many `LOCKS`")
 	return c
 }
 
@@ -102,13 +102,13 @@ const shortestWatch = 10 * time.Millisecond
 func (w *statusCommand) check() error {
 	switch {
 	case w.quiet && len(w.names) == 0:
-		return usageErrorf("-q tells whether every NAME is held; give one")
+		return usageErrorf("-q needs a NAME: the exit code reports whether every NAME is held")
 	case w.quiet && (w.json || w.watch):
-		return usageErrorf("-q prints nothing; --json and --watch make no sense with it")
+		return usageErrorf("-q excludes --json and --watch: it prints nothing")
 	case w.interval < shortestWatch:
-		return usageErrorf("--watch=%v: at least %v", w.interval, shortestWatch)
+		return usageErrorf("--watch=%v: must be at least %v", w.interval, shortestWatch)
 	case w.permits > 1 && len(w.names) == 0:
-		return usageErrorf("--permits shows the permits of a NAME; give one")
+		return usageErrorf("--permits needs a NAME: it shows the permits of a lock")
 	}
 	for _, name := range w.names {
 		if err := w.servers.checkName(name); err != nil {

@@ -133,8 +133,8 @@ func TestWhatDeletesAsksAtTheTerminal(t *testing.T) {
 	f := five(t)
 	put(t, f.URLs(), "job", "v")
 	for _, test := range []struct{ command, asks, answer, says string }{
-		{"reset", "Type yes to start anew: ", "no", "not confirmed"},
-		{"reset", "Type yes to start anew: ", "yes", "5 of 5 servers have a new record"},
+		{"reset", "Type yes to reset: ", "no", "not confirmed"},
+		{"reset", "Type yes to reset: ", "yes", "5 of 5 servers have a new record"},
 		{"release job --force", "Type the name (job) to delete it: ", "yes", "not confirmed"},
 		{"release job --force", "Type the name (job) to delete it: ", "job", "deleted on 5 of 5 servers"},
 	} {
