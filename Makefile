@@ -12,12 +12,12 @@ CROSSED   ?= ./...
 SERVERS   ?= redis valkey
 SCHEDULES ?= 20000
 VERSION   ?=
-DRY_RUN   ?=
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+GORELEASER  := github.com/goreleaser/goreleaser/v2@v2.15.1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test servers-test race modules check full fmt vet cross mutants lint vuln schedules seed soak bench benchmarks chaos image release up down
+.PHONY: help demo quick test servers-test race modules check full fmt vet cross mutants lint vuln schedules seed soak bench benchmarks chaos image release snapshot up down
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -104,8 +104,16 @@ chaos: ## break real servers, clients and the network: make chaos DURATION=10m (
 image: ## make the test image from this machine's redis-server (needs Docker)
 	./integration/image.sh
 
-release: ## make a release, or all but its tags: make release VERSION=1.0.0 DRY_RUN=1 (docs/RELEASING.md)
-	./release/release.sh "$(VERSION)" $(if $(DRY_RUN),dry-run)
+release: ## commit and tag a release here: make release VERSION=1.0.0 (docs/RELEASING.md)
+	@echo "$(VERSION)" | grep -Eqx '[01]\.[0-9]+\.[0-9]+(-[0-9a-z.]+)?' || { echo "VERSION must be one such as 1.0.0 or 1.1.0-rc.1" >&2; exit 1; }
+	@test -z "$$(git status --porcelain)" || { echo "there are changes that are not committed" >&2; exit 1; }
+	for module in contrib/*/; do $(GO) -C $$module mod edit -require=github.com/redquorum/redquorum@v$(VERSION) || exit 1; done
+	sed -i.old "s/^## \[Unreleased\]$$/&\n\n## [$(VERSION)] - $$(date +%F)/" CHANGELOG.md && rm CHANGELOG.md.old
+	git commit -qam "release: $(VERSION)"
+	for module in "" $$(ls -d contrib/*/); do git tag -am "$${module}v$(VERSION)" "$${module}v$(VERSION)" || exit 1; done
+
+snapshot: ## build what a release publishes, into dist, without a release
+	$(GO) run $(GORELEASER) release --snapshot --clean
 
 up: ## start five Redis by docker-compose on ports 7001 to 7005 (needs Docker)
 	docker-compose up -d

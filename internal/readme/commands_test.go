@@ -42,9 +42,6 @@ var notRun = map[string]string{
 	"examples/serve/lock.py nightly 10": "examples/serve runs the program with other arguments",
 }
 
-// published begins commands that get what is published. A release runs them on its tags.
-var published = regexp.MustCompile(`^go (?:get|install) github\.com/redquorum/redquorum(?:/[\w/]+)?@`)
-
 // TestCommandsOfDocumentsAreThere: what a document tells readers to type is checked as far as it can
 // be without running it: packages, targets and programs exist, tests match, flags and variables are
 // known. What is known in none of these ways is red, so that nothing is told that no test has seen.
@@ -60,8 +57,6 @@ func TestCommandsOfDocumentsAreThere(t *testing.T) {
 		case not:
 			delete(left, text)
 		case isChecked(c), isForReadersModule(c), c.Words()[0] == "apt-get": // which would change this machine
-		case published.MatchString(text):
-			assert.Regexp(t, `(?m)^ *`+strings.Join(c.Words()[:2], " ")+" ", read(t, "release/modules.sh"), c.Place())
 		case c.Words()[0] == "go":
 			assert.Empty(t, wrongWithGo(t, c), c.Place())
 		case c.Words()[0] == "make":

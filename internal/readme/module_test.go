@@ -33,9 +33,6 @@ func isForReadersModule(c readme.Command) bool {
 // It asks no network: what the module needs is here, because its tests need it.
 func TestReadersGetTheModule(t *testing.T) {
 	t.Parallel()
-	if !strings.Contains(read(t, "README.md"), "/path/to/clone") {
-		t.Skip("they get what is published, which release/modules.sh tries")
-	}
 	dir := t.TempDir()
 	root := readme.Root(t)
 	run := func(line string) {
@@ -66,20 +63,6 @@ func TestReadersGetTheModule(t *testing.T) {
 		run("go build -o reader .")
 	}
 	assert.FileExists(t, filepath.Join(dir, "redlock"))
-}
-
-// TestThePatchOfTheFirstRelease fits the documents, of which it changes how to get what they are about.
-func TestThePatchOfTheFirstRelease(t *testing.T) {
-	t.Parallel()
-	const patch = "release/published.patch"
-	if _, err := os.Stat(filepath.Join(readme.Root(t), patch)); os.IsNotExist(err) {
-		t.Skip("there is a release")
-	}
-	c := exec.CommandContext(t.Context(), "git", "apply", "--check", patch)
-	c.Dir = readme.Root(t)
-	out, err := c.CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	assert.Contains(t, read(t, "release/release.sh"), patch)
 }
 
 // hasModules reports whether this machine has what a module beside the root's needs.
