@@ -2,32 +2,24 @@ package main
 
 import (
 	"errors"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/redquorum/redquorum/examples/internal/onservers"
-	"github.com/redquorum/redquorum/redlock"
+	"github.com/redquorum/redquorum/examples/internal/stage"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // The story returns an error if what it shows did not happen.
-func TestStory(t *testing.T) {
-	onservers.Run(t, func(t *testing.T, urls []string) {
-		var out strings.Builder
-		require.NoError(t, story(t.Context(), &out, urls, redlock.MemoryGuard(false)))
-		assert.Contains(t, out.String(), "409 Conflict")
-	})
-}
+func TestStory(t *testing.T) { stage.Test(t, story, "409 Conflict") }
 
 func TestAPaymentThatFailsIsNotBookedAndMayBeTriedAgain(t *testing.T) {
-	onservers.Run(t, func(t *testing.T, urls []string) {
+	stage.OnServers(t, func(t *testing.T, urls []string) {
 		var ledger Ledger
-		in, err := open(t.Context(), &ledger, urls, redlock.MemoryGuard(false))
+		in, err := open(&ledger, urls)
 		require.NoError(t, err)
 		defer in.close()
 		c, reply := in.start("/orders/7")

@@ -20,16 +20,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redquorum/redquorum/examples/internal/servers"
+	"github.com/redquorum/redquorum/examples/internal/stage"
 	"github.com/redquorum/redquorum/fence"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 	"github.com/redquorum/redquorum/redlock/httplock"
 )
 
-func main() {
-	servers.Main(func(ctx context.Context, out io.Writer, urls []string) error { return story(ctx, out, urls) })
-}
+func main() { stage.Main(story) }
 
 // A Cashier takes payments. Every instance has one, and all of them together take one payment for
 // an order at a time.
@@ -125,7 +123,6 @@ func (l *Ledger) Book(order string, token int64) error {
 type instance struct {
 	*httptest.Server
 	locker  *redlock.Locker
-	wires   *servers.Wires
 	charges chan charge // what its cashier asks the payment provider for
 }
 
@@ -135,42 +132,33 @@ type charge struct {
 	answer chan error
 }
 
-// open starts an instance when it can get locks: new servers have no vote for one TTL.
-func open(ctx context.Context, ledger *Ledger, urls []string, more ...redlock.LockerOption) (*instance, error) {
-	wires, err := servers.NewWires(urls)
+// open starts an instance.
+func open(ledger *Ledger, urls []string) (*instance, error) {
+	nodes, err := pool.Open(urls...)
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := pool.Open(wires.URLs()...)
+	in := &instance{charges: make(chan charge)}
+	in.locker, err = redlock.New(nodes,
+		redlock.Prefix("example:handler:"),         // apart from what else is on the servers
+		redlock.TTL(2*time.Second),                 // so long is an order locked if its instance vanishes
+		redlock.NodeTimeout(1500*time.Millisecond), // all of this is on one machine, which may be busy
+		redlock.MemoryGuard(false),                 // new servers would have no vote for a TTL; a shop leaves it on
+	)
 	if err != nil {
 		return nil, err
 	}
-	locker, err := redlock.New(nodes, append([]redlock.LockerOption{
-		redlock.Prefix("example:handler:"),           // apart from what else is on the servers
-		redlock.TTL(2 * time.Second),                 // so long is an order locked if its instance vanishes
-		redlock.NodeTimeout(1500 * time.Millisecond), // all of this is on one machine, which may be busy
-	}, more...)...)
-	if err != nil {
-		return nil, err
-	}
-	in := &instance{locker: locker, wires: wires, charges: make(chan charge)}
-	cashier := &Cashier{Locker: locker, Ledger: ledger, Charge: in.charge}
-	handler, err := cashier.Handler()
+	handler, err := (&Cashier{Locker: in.locker, Ledger: ledger, Charge: in.charge}).Handler()
 	if err != nil {
 		return nil, err
 	}
 	in.Server = httptest.NewServer(handler)
-	if err := locker.Do(ctx, "ready", func(context.Context) error { return nil }, redlock.Fenced()); err != nil {
-		in.close()
-		return nil, err
-	}
 	return in, nil
 }
 
 func (in *instance) close() {
 	in.Close()
 	in.locker.Close()
-	in.wires.Close()
 }
 
 // charge does not end with ctx, because the story decides whether it was in time to be cancelled.
@@ -210,14 +198,19 @@ func (in *instance) start(path string) (charge, <-chan string) {
 	}
 }
 
-func story(ctx context.Context, out io.Writer, urls []string, more ...redlock.LockerOption) error {
+func story(_ context.Context, out io.Writer, urls []string) error {
+	machines, stop, err := stage.Machines(urls, "north", "south")
+	if err != nil {
+		return err
+	}
+	defer stop()
 	var ledger Ledger
-	north, err := open(ctx, &ledger, urls, more...)
+	north, err := open(&ledger, machines[0].URLs)
 	if err != nil {
 		return err
 	}
 	defer north.close()
-	south, err := open(ctx, &ledger, urls, more...)
+	south, err := open(&ledger, machines[1].URLs)
 	if err != nil {
 		return err
 	}
@@ -242,7 +235,7 @@ func story(ctx context.Context, out io.Writer, urls []string, more ...redlock.Lo
 	fmt.Fprintln(out, "north is cut off from the lock's servers while it takes payments for orders 43 and 44:")
 	prompt, stopped := north.start("/orders/43")
 	slow, late := north.start("/orders/44")
-	north.wires.Cut()
+	machines[0].Cut()
 	for _, c := range []charge{prompt, slow} {
 		<-c.ctx.Done()
 	}

@@ -238,7 +238,7 @@ func TestWhatIsWrongWithACommandIsSaid(t *testing.T) {
 		{"go test -run '^TestQuorumSchedules$' . -rounds 5", "there is no flag -rounds"},
 		{"go run ./internal/mutants -v quorum-half", ""},
 		{"go run ./internal/mutants -piece 1/3", "there is no flag -piece"},
-		{"go -C examples/web test ./...", ""},
+		{"go -C examples/sqlfence test ./...", ""},
 		{"go -C examples/nosuch test ./...", "no such file"},
 		{"go fix ./...", "not among the commands"},
 	} {

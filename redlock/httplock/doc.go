@@ -56,8 +56,7 @@
 //
 // Do not use an adaptor that calls the handler after the middleware has returned, such as Fiber's
 // adaptor.HTTPMiddleware: the lock is released by then, and nothing is protected. If in doubt, let the
-// handler check FromContext and redlock.Lock.Valid. The folder examples/web has chi, echo, gin and
-// Fiber.
+// handler check FromContext and redlock.Lock.Valid. docs/ADAPTERS.md has chi, echo, gin and Fiber.
 //
 // A handler of time-outs, such as http.TimeoutHandler and echo's Timeout, answers while the handler
 // within it runs on. Put it outside: http.TimeoutHandler(serialise(pay), ...). Inside, the lock is

@@ -1,4 +1,4 @@
-package servers
+package stage
 
 import (
 	"context"

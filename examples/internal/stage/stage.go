@@ -1,7 +1,7 @@
-// Package servers gives the examples something to run on, so that they need nothing but Go, and
-// breaks the way to it. It is no part of what they show: a program of your own hands the URLs of
-// its servers to pool.Open.
-package servers
+// Package stage gives the examples servers, and machines that can be cut off from them, so that they
+// need nothing but Go. It is no part of what they show: a program of your own hands the URLs of its
+// servers to pool.Open.
+package stage
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package servers
+package stage
 
 import (
 	"net/url"
@@ -14,36 +14,33 @@ func TestACutIsOfOneMachineOnly(t *testing.T) {
 	urls, stop, err := start(t.Context(), "")
 	require.NoError(t, err)
 	defer stop()
-	cut, err := NewWires(urls)
+	all, end, err := Machines(urls, "cut", "whole")
 	require.NoError(t, err)
-	defer cut.Close()
-	whole, err := NewWires(urls)
-	require.NoError(t, err)
-	defer whole.Close()
-
+	defer end()
+	cut, whole := all[0], all[1]
 	cut.Cut()
 	for i := range urls {
-		assert.Error(t, pingFor(cut.URLs()[i], 100*time.Millisecond))
-		assert.NoError(t, ping(whole.URLs()[i]))
+		assert.Error(t, pingFor(cut.URLs[i], 100*time.Millisecond))
+		assert.NoError(t, ping(whole.URLs[i]))
 	}
 	cut.Mend()
-	for _, u := range cut.URLs() {
+	for _, u := range cut.URLs {
 		assert.NoError(t, ping(u))
 	}
 }
 
-func TestWiresKeepWhatTheURLSaysAndHideIt(t *testing.T) {
+func TestMachinesKeepWhatTheURLSaysAndHideIt(t *testing.T) {
 	t.Parallel()
-	w, err := NewWires([]string{"redis://user:secret@localhost/3"})
+	all, stop, err := Machines([]string{"redis://user:secret@localhost/3"}, "anna")
 	require.NoError(t, err)
-	defer w.Close()
-	u, err := url.Parse(w.URLs()[0])
+	defer stop()
+	u, err := url.Parse(all[0].URLs[0])
 	require.NoError(t, err)
 	assert.Equal(t, "user:secret", u.User.String())
 	assert.Equal(t, "/3", u.Path)
 	assert.Equal(t, "127.0.0.1", u.Hostname())
 
-	_, err = NewWires([]string{"unix://user:secret@/tmp/redis.sock"})
+	_, _, err = Machines([]string{"unix://user:secret@/tmp/redis.sock"}, "anna")
 	require.Error(t, err)
 	assert.NotContains(t, err.Error(), "secret")
 }
