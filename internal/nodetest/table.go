@@ -297,8 +297,6 @@ func (w *want) set(name, word string) {
 		w.owner = word
 	case "life":
 		w.life = duration(word)
-	case "found":
-		w.epoch.Found = duration(word)
 	case "record":
 		w.epoch = &protocol.Epoch{Record: word}
 		if word != "" {

@@ -273,7 +273,6 @@ func (r *Request) SlotKey(i int) string {
 type Epoch struct {
 	Record string        // the text; empty if there is none
 	Clock  time.Duration // the node's clock, since 1970
-	Found  time.Duration // what the record had left to live before this; zero if there was none or it lived for ever
 }
 
 // Outcome is the kind of a reply.

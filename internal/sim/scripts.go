@@ -185,7 +185,6 @@ func ownerOf(value string) string {
 func (s *store) admit(req *protocol.Request) protocol.Reply {
 	a := req.Admit
 	e, _ := s.lookup(req.Key)
-	found := max(0, s.left(e))
 	run := s.identity()
 	if a.New != "" && e.value == a.Old && run == a.Run {
 		expires := e.expires
@@ -196,7 +195,7 @@ func (s *store) admit(req *protocol.Request) protocol.Reply {
 		s.write(req.Key, e)
 	}
 	return protocol.Reply{Outcome: protocol.Granted, Run: run, Life: max(0, s.left(e)), Epoch: &protocol.Epoch{
-		Record: e.value, Found: found, Clock: s.unix().Truncate(time.Millisecond),
+		Record: e.value, Clock: s.unix().Truncate(time.Millisecond),
 	}}
 }
 

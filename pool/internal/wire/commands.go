@@ -278,12 +278,12 @@ func encodeRecord(p Packet, r *protocol.Request) Packet {
 
 func decodeRecord(answer any) (protocol.Reply, error) {
 	list, _ := answer.([]any)
-	if len(list) != 5 {
+	if len(list) != 4 {
 		return unexpected(answer)
 	}
 	text, ok := list[0].([]byte)
 	run, ok2 := list[1].([]byte)
-	var ms [3]int64
+	var ms [2]int64
 	for i := range ms {
 		n, isNumber := list[i+2].(int64)
 		ms[i], ok2 = n, ok2 && isNumber
@@ -293,7 +293,7 @@ func decodeRecord(answer any) (protocol.Reply, error) {
 	}
 	milli := func(n int64) time.Duration { return time.Duration(max(n, 0)) * time.Millisecond }
 	reply := protocol.Reply{Outcome: protocol.Granted, Life: milli(ms[0]), Epoch: &protocol.Epoch{
-		Record: string(text), Found: milli(ms[1]), Clock: milli(ms[2]),
+		Record: string(text), Clock: milli(ms[1]),
 	}}
 	if s := string(run); s != record.Unknown {
 		reply.Run = s

@@ -37,7 +37,7 @@ func TestAnswersThatMakeNoSenseGrantNothing(t *testing.T) {
 		"queue, first": {decodeQueue, []any{int64(3), int64(5)}, protocol.Reply{Outcome: protocol.Granted, Others: 3, Next: 5 * time.Microsecond}, []any{
 			int64(-1), []any{int64(0)}, []any{int64(0), int64(5)}, []any{int64(3), int64(0)}, []any{int64(3), "5"},
 		}},
-		"record": {decodeRecord, []any{[]byte("r"), []byte("-"), int64(0), int64(0), int64(0)},
+		"record": {decodeRecord, []any{[]byte("r"), []byte("-"), int64(0), int64(0)},
 			protocol.Reply{Outcome: protocol.Granted, Epoch: &protocol.Epoch{Record: "r"}}, nil},
 		"owned": {decodeOwned, int64(1), granted, []any{int64(0), int64(2), int64(-1), int64(math.MinInt64), owner}},
 		"token": {decodeFenced, int64(1<<53 - 2), protocol.Reply{Outcome: protocol.Granted, Floor: 1<<53 - 2}, []any{

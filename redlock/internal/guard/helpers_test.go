@@ -109,7 +109,7 @@ func (s *server) vote(req *protocol.Request, now clock.Instant) protocol.Reply {
 
 // admit tells the record, and changes it.
 func (s *server) admit(req *protocol.Request, now clock.Instant) protocol.Reply {
-	a, found := req.Admit, s.life(now)
+	a := req.Admit
 	run := s.run
 	if run == "" {
 		run = record.Unknown
@@ -121,7 +121,7 @@ func (s *server) admit(req *protocol.Request, now clock.Instant) protocol.Reply 
 		}
 	}
 	return protocol.Reply{Outcome: protocol.Granted, Run: s.run, Life: s.life(now), Link: s.links,
-		Epoch: &protocol.Epoch{Record: s.record, Clock: s.clock(now), Found: found}}
+		Epoch: &protocol.Epoch{Record: s.record, Clock: s.clock(now)}}
 }
 
 // told is the server's record as it is.

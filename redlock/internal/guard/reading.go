@@ -219,9 +219,6 @@ func (g *Guard) learn(m *memory, sent, heard clock.Instant, reply *protocol.Repl
 		m.time.off = r.valid.Off
 		m.forgot = m.forgot.And(r.valid.Loss())
 		m.endsAt(e.Clock+reply.Life, heard)
-		if !isKnown && e.Found > 0 {
-			m.ends = append(m.ends, end{e.Clock + e.Found, heard})
-		}
 		m.since = m.stepsSince(&r)
 	}
 	m.birth.isSpoiled = m.birth.isSpoiled || wentBack

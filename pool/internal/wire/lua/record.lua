@@ -1,8 +1,8 @@
 -- Reads the epoch record and changes it (package internal/record). KEYS is the
 -- record. ARGV are the new text, or nothing; the text that must be there; the server that it must
 -- be; and the life of the record in milliseconds, or 0 to leave it. The answer is the text, the
--- server, what is left of the record, what was left of it before, and the time. A long text is none of
--- this library's: see inspectScript.
+-- server, what is left of the record, and the time. A long text is none of this library's: see
+-- inspectScript.
 --
 -- The server is named by its process and its data set, as package record names it (DataSet, InCluster).
 -- include info
@@ -14,7 +14,7 @@ local cluster = redis.pcall('CLUSTER', 'INFO')
 local epoch = type(cluster) == 'string' and string.match(cluster, 'cluster_my_epoch:(%d+)')
 if epoch then data = (data or '') .. '#' .. epoch end
 run = run and run .. '/' .. (data or '') or '-'
-local record, found = redis.call('GET', KEYS[1]) or '', redis.call('PTTL', KEYS[1])
+local record = redis.call('GET', KEYS[1]) or ''
 if #record > 65536 then
 	return redis.error_reply('ERR the key holds ' .. #record .. ' bytes, which is no epoch record; delete it')
 end
@@ -28,4 +28,4 @@ if ARGV[1] ~= '' and record == ARGV[2] and run == ARGV[3] then
 		redis.call('SET', KEYS[1], record, 'PX', ARGV[4])
 	end
 end
-return {record, run, redis.call('PTTL', KEYS[1]), found, tonumber(now)}
+return {record, run, redis.call('PTTL', KEYS[1]), tonumber(now)}
