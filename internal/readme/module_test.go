@@ -6,6 +6,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,13 +36,14 @@ func TestReadersGetTheModule(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	root := readme.Root(t)
-	run := func(line string) {
+	run := func(line string) string {
 		t.Helper()
 		c := exec.CommandContext(t.Context(), "sh", "-c", strings.ReplaceAll(line, "/path/to/clone", root))
 		c.Dir = dir
 		c.Env = append(os.Environ(), "GOBIN="+dir, "GOPROXY=off", "GOSUMDB=off", "GOWORK=off")
 		out, err := c.CombinedOutput()
 		require.NoError(t, err, "%s\n%s", line, out)
+		return string(out)
 	}
 	run("go mod init example.com/reader")
 	for _, document := range []string{"README.md", "docs/ADAPTERS.md"} {
@@ -61,6 +63,15 @@ func TestReadersGetTheModule(t *testing.T) {
 			}
 		}
 		run("go build -o reader .")
+		if document == "README.md" {
+			others := strings.Fields(run(`go list -deps -f '{{with .Module}}{{if not .Replace}}{{if not .Main}}{{.Path}}{{end}}{{end}}{{end}}' .`))
+			slices.Sort(others)
+			others = slices.Compact(others)
+			assert.Len(t, others, 4, "as the README says")
+			for _, other := range others {
+				assert.Contains(t, read(t, document), "`"+other+"`")
+			}
+		}
 	}
 	assert.FileExists(t, filepath.Join(dir, "redlock"))
 }
