@@ -271,7 +271,8 @@ func TestANodeThatHasSettledVotesAgain(t *testing.T) {
 // TestTheLongestTTLIsKnown, of this client's locks and of others' on record.
 func TestTheLongestTTLIsKnown(t *testing.T) {
 	t.Parallel()
-	n := openNode(t, "redis://"+newRig(t).Addr()).(*node)
+	rig := newRig(t)
+	n := openNode(t, "redis://"+rig.Addr()).(*node)
 	ask := func(r protocol.Request) { submit(t, n, r).next(t) }
 	r := acquire("k", "v")
 	r.TTL = 20 * time.Second
@@ -283,6 +284,7 @@ func TestTheLongestTTLIsKnown(t *testing.T) {
 	of := record.New("run", 3)
 	of.Born = time.Hour
 	of.Steps = []record.Step{{TTL: time.Minute}}
-	ask(protocol.Request{Op: protocol.OpAdmit, Key: record.Key, Admit: &protocol.Admission{Old: of.String(), Run: "-"}})
+	require.NoError(t, rig.Set(record.Key, of.String()))
+	ask(protocol.Request{Op: protocol.OpAdmit, Key: record.Key, Admit: &protocol.Admission{}})
 	assert.Equal(t, time.Minute, time.Duration(n.longest.Load()))
 }

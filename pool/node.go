@@ -109,18 +109,35 @@ func (n *node) meet(s link.Server, now time.Time) error {
 // Submit implements protocol.Node, and notes which TTLs locks have: those of this client, and of others that are
 // on record.
 func (n *node) Submit(r *protocol.Request, slot int, to protocol.Receiver) error {
-	longest := time.Duration(0)
 	switch {
 	case r.Op.Acquires(), r.Op.Extends():
-		longest = r.TTL
-	case r.Op == protocol.OpAdmit && r.Admit != nil:
-		if known, err := record.Parse(r.Admit.Old); err == nil {
+		n.knows(r.TTL)
+	case r.Op == protocol.OpAdmit:
+		to = recordReceiver{n, to}
+	}
+	return n.Link.Submit(r, slot, to)
+}
+
+// A recordReceiver notes the TTLs of a record that was read, before it passes the reply on.
+type recordReceiver struct {
+	node *node
+	to   protocol.Receiver
+}
+
+// Receive implements protocol.Receiver.
+func (r recordReceiver) Receive(slot int, reply protocol.Reply) {
+	if reply.Epoch != nil {
+		if known, err := record.Parse(reply.Epoch.Record); err == nil {
 			for _, step := range known.Steps {
-				longest = max(longest, step.TTL)
+				r.node.knows(step.TTL)
 			}
 		}
 	}
+	r.to.Receive(slot, reply)
+}
+
+// knows notes that locks have a TTL.
+func (n *node) knows(longest time.Duration) {
 	for before := n.longest.Load(); int64(longest) > before && !n.longest.CompareAndSwap(before, int64(longest)); before = n.longest.Load() {
 	}
-	return n.Link.Submit(r, slot, to)
 }
