@@ -40,6 +40,7 @@ type bound struct {
 	tick    time.Duration    // how long a second is; zero: a second
 	gone    quorum.Set       // the nodes that have forgotten at the beginning
 	forgets quorum.Set       // the nodes that may forget
+	back    quorum.Set       // the nodes that may go back to before the lock and their record, once the second client has read that
 	ahead   quorum.Set       // the nodes whose clock may be set ahead, by two seconds
 	held    time.Duration    // a lock that the first client has been granted by nodes 1 and 2 is that old; zero: there is none
 	late    quorum.Set       // the clients whose votes' records are looked at when the reply is heard
@@ -120,13 +121,11 @@ func (x *explorer) begin() *world {
 	w := &world{of: x, now: start}
 	for i := range w.servers {
 		if s := &w.servers[i]; x.settled > 0 {
-			born, longest := w.wall(i)-1000*time.Hour, x.settled
+			longest := x.settled
 			if x.short.Has(i) {
 				longest = second
 			}
-			s.record = (&record.Record{Run: fmt.Sprint("n", i), Generation: "settled", Nodes: 3, Born: born, Basis: record.Asked,
-				Steps: []record.Step{{TTL: longest, Entered: born, Used: w.wall(i)}}}).String()
-			s.dies = w.wall(i) + 1<<42*time.Millisecond
+			s.record, s.dies = settledRecord(i, longest, w.wall(i)), w.wall(i)+1<<42*time.Millisecond
 		}
 	}
 	for c := range w.procs {
@@ -148,6 +147,13 @@ func (x *explorer) begin() *world {
 		w.procs[0].ballots = append(w.procs[0].ballots, b)
 	}
 	return w
+}
+
+// settledRecord is that of a node in long use, with locks of a TTL.
+func settledRecord(node int, longest, wall time.Duration) string {
+	born := wall - 1000*time.Hour
+	return (&record.Record{Run: fmt.Sprint("n", node), Generation: "settled", Nodes: 3, Born: born, Basis: record.Asked,
+		Steps: []record.Step{{TTL: longest, Entered: born, Used: wall}}}).String()
 }
 
 func (w *world) clone() *world {
@@ -230,6 +236,9 @@ func (w *world) events() (all []event) {
 		if x.forgets.Has(i) && !w.servers[i].forgot {
 			all = append(all, event{"forgets", -1, i})
 		}
+		if m := &w.procs[1].guard.nodes[i]; x.back.Has(i) && !w.servers[i].forgot && m.record != nil {
+			all = append(all, event{"goes back", -1, i})
+		}
 		if x.ahead.Has(i) && w.servers[i].ahead == 0 && w.procs[1].guard.nodes[i].readAt >= 0 { // or it cannot be noticed
 			all = append(all, event{"is set ahead", -1, i})
 		}
@@ -269,6 +278,10 @@ func (w *world) does(e event) {
 			s.record, s.dies = "", 0
 		}
 		w.now = w.now.Add(step)
+	case "goes back":
+		s, wall := &w.servers[e.node], w.wall(e.node)
+		s.record, s.dies = settledRecord(e.node, second, wall), wall+1<<41*time.Millisecond
+		s.holder, s.forgot = 0, true
 	case "is set ahead":
 		w.servers[e.node].ahead = 2 * time.Second
 	}
@@ -453,6 +466,7 @@ const second = time.Second
 var bounds = []bound{
 	{name: "two ask at once", tries: [2]int{1, 1}, ttl: longAndShort, settled: 3 * second},
 	{name: "a node forgets a lock", tries: [2]int{0, 2}, ttl: longAndShort, settled: 3 * second, held: 1, forgets: quorum.Of(0)},
+	{name: "a node goes back to before a lock", tick: 2 * second, ticks: 1, tries: [2]int{0, 2}, ttl: longAndShort, settled: 3 * second, held: 1, back: quorum.Of(0)},
 	{name: "its record is looked at late", tries: [2]int{0, 1}, ttl: longAndShort, settled: 3 * second, held: 1, forgets: quorum.Of(0), late: quorum.Of(1)},
 	{name: "its clock is set ahead", tries: [2]int{0, 2}, ttl: longAndShort, settled: 3 * second, held: 1500 * time.Millisecond, ahead: quorum.Of(0)},
 	{name: "a node has forgotten a lock that was longer than theirs", tick: 2 * second, ticks: 1, tries: [2]int{0, 2}, ttl: longAndShort, settled: 3 * second, held: 1, gone: quorum.Of(0)},
