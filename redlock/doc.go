@@ -34,7 +34,8 @@
 //   - Progress. While a majority of nodes is up, some waiter gets the lock. A dead or hung minority
 //     costs no time.
 //   - Bounded damage. An acquisition that failed, was cancelled or crashed blocks others for one TTL
-//     at most.
+//     at most. One that crashed while it waited delays new readers for a second and two node timeouts,
+//     and [Fair] callers for a second.
 //
 // # What is not promised
 //
