@@ -197,10 +197,10 @@ func diagnosis(r *doctor.Report, all bool) string {
 		b.WriteString("all together\n" + together.String())
 	}
 	meaning := map[doctor.Severity]string{
-		doctor.OK: "fine", doctor.Note: "fine, with notes", doctor.Warning: "there are warnings", doctor.Fatal: "locks can be taken, but not by each server's vote",
+		doctor.OK: "fine", doctor.Note: "fine, with notes", doctor.Warning: "there are warnings", doctor.Fatal: "locks can be taken, but not every server has a vote",
 	}[r.Verdict]
 	if !r.Locks() {
-		meaning = "not fit for locks as it is"
+		meaning = "not fit for locks"
 	}
 	fmt.Fprintf(&b, "\n%d of %d servers answered, %d are needed: %s\n", r.Answered, len(r.Nodes), r.Quorum, meaning)
 	return b.String()

@@ -104,7 +104,7 @@ func TestResetCuresRecordsThatStopAllLocks(t *testing.T) {
 		{"another type", func(url string) {
 			ask(t, url, "DEL", record.Key)
 			ask(t, url, "HSET", record.Key, "f", "v")
-		}, "is no string", record.Key},
+		}, "is not a string", record.Key},
 		{"a quarantine of a year", year(func(r *record.Record, now time.Duration) {
 			r.Born, r.Forgot, r.Basis = now, 365*24*time.Hour, record.Asked
 		}), "in quarantine for another 87", "may have forgotten"},

@@ -14,13 +14,13 @@ func compare(visits []*visit) (together []Finding) {
 	together = append(together, count(len(visits)))
 	q := len(visits)/2 + 1
 	if n := answered(visits); n < q {
-		together = append(together, Finding{Fatal, checkReach, fmt.Sprintf("%d of %d servers answered, and %d are needed", n, len(visits), q), "no lock can be taken", "see above why the others did not"})
+		together = append(together, Finding{Fatal, checkReach, fmt.Sprintf("%d of %d servers answered, and %d are needed", n, len(visits), q), "no lock can be taken", "see above why the others did not answer"})
 	}
 	newcomers(visits)
 	together = append(together, rates(visits)...)
 	together = append(together, commonTime(visits)...)
 	if n := voters(visits); n < q && answered(visits) >= q {
-		together = append(together, Finding{Fatal, checkQuarantine, fmt.Sprintf("%d of %d servers have a vote, and %d are needed", n, len(visits), q), "no lock can be taken", "see above what ails the others, and whether it ends by itself"})
+		together = append(together, Finding{Fatal, checkQuarantine, fmt.Sprintf("%d of %d servers have a vote, and %d are needed", n, len(visits), q), "no lock can be taken", "see the findings of the other servers, and whether they end by themselves"})
 	}
 	return append(together, clocks(visits)...)
 }
@@ -52,7 +52,7 @@ func count(n int) Finding {
 	case n == 2:
 		return Finding{Warning, checkNodes, "there are two servers, and both are needed", "when either fails, no lock can be taken", do}
 	case n%2 == 0:
-		return Finding{Note, checkNodes, fmt.Sprintf("there are %d servers, an even number", n), fmt.Sprintf("as many may fail as of %d, and one more can", n-1), "use an odd number"}
+		return Finding{Note, checkNodes, fmt.Sprintf("there are %d servers, an even number", n), fmt.Sprintf("no more of them may fail than of %d", n-1), "use an odd number"}
 	}
 	return Finding{OK, checkNodes, fmt.Sprintf("there are %d servers, and %d may fail", n, (n-1)/2), "", ""}
 }
@@ -67,10 +67,10 @@ func sameServers(sets [][]*visit) {
 				switch {
 				case a.runID == "" || a.runID != b.runID:
 				case i >= others:
-					a.add(Finding{Fatal, checkSame, "it is the same server as " + b.server.Name, "one server must not vote twice: it has one vote of the two", "give another server in its place"})
+					a.add(Finding{Fatal, checkSame, "it is the same server as " + b.server.Name, "one server must not vote twice: it has one vote of the two", "use another server in its place"})
 				default:
 					a.add(Finding{Warning, checkSame, "it is the same server as " + b.server.Name + ", of another group", "it has a vote in one of the groups only",
-						"give another server in its place"})
+						"use another server in its place"})
 				}
 			}
 			before = append(before, a)
@@ -92,9 +92,9 @@ func newcomers(visits []*visit) {
 			continue
 		}
 		if others == 0 {
-			v.add(Finding{Note, checkEpoch, "nobody has locked on it yet with the memory guard", "the first client waits for one longest TTL, once, until it has a vote", ""})
+			v.add(Finding{Note, checkEpoch, "no client with the memory guard has used it yet", "the first client waits for one longest TTL, once, until it has a vote", ""})
 		} else {
-			v.add(Finding{Warning, checkEpoch, "it has no epoch record, and others have", "it is new or was flushed: the next client gives it no vote until the locks that it may have forgotten must have expired", ""})
+			v.add(Finding{Warning, checkEpoch, "it has no epoch record, and others have", "it is new or was flushed: from the next client on it has no vote until all locks that it may have forgotten have expired", ""})
 		}
 	}
 }
@@ -131,7 +131,7 @@ func clocks(visits []*visit) []Finding {
 			found = fmt.Sprintf("its clock is %v %s ours%s", Short(offset.Abs()), word, within(uncertainty))
 		}
 		if offset.Abs()-uncertainty > tokenSlack {
-			v.add(Finding{Warning, checkClock, found, fmt.Sprintf("fenced locks need a second round for clocks over %v apart", tokenSlack), "run NTP, here and there; let it slew, not step"})
+			v.add(Finding{Warning, checkClock, found, fmt.Sprintf("fenced locks need a second round for clocks over %v apart", tokenSlack), "run NTP on both machines, and let it slew, not step"})
 		} else {
 			v.fine(checkClock, "%s", found)
 		}
@@ -149,7 +149,7 @@ func clocks(visits []*visit) []Finding {
 	unsure := last.timing.Uncertainty + first.timing.Uncertainty
 	if apart-unsure > 4*tokenSlack {
 		return []Finding{{Warning, checkClock, fmt.Sprintf("the clocks of %s and %s are %v apart", first.server.Name, last.server.Name, Short(apart)),
-			fmt.Sprintf("beyond %v they cannot agree on a fencing token", 4*tokenSlack), "run NTP on the servers; let it slew, not step"}}
+			fmt.Sprintf("beyond %v they cannot agree on a fencing token", 4*tokenSlack), "run NTP on the servers, and let it slew, not step"}}
 	}
 	return []Finding{{OK, checkClock, fmt.Sprintf("the servers' clocks are at most %v apart", Short(apart+unsure)), "", ""}}
 }
@@ -192,8 +192,8 @@ func commonTime(visits []*visit) []Finding {
 		}
 		v.quarantined = true
 		v.add(Finding{Warning, checkClock, fmt.Sprintf("its clock was set: since its epoch record was written it is %v %s the other servers'", Short(d.Abs()), word),
-			"it has no vote; the next client writes a new record, and gives it none until the locks that may have expired early must have expired",
-			"set its clock now if it is wrong, and start Redis after the clock is set from now on"})
+			"it has no vote; from the next client on it has none until all locks that may have expired early have expired",
+			"set its clock now if it is wrong, and always start Redis after the clock is set"})
 	}
 	return nil
 }

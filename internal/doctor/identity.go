@@ -16,8 +16,8 @@ func (v *visit) identity() {
 	info, role := v.answers["INFO server"], v.answers["ROLE"]
 	if info.unknown() && role.unknown() && v.answers["CLIENT ID"].unknown() && v.answers["SCRIPT EXISTS 0"].unknown() {
 		v.unfit = true
-		v.add(Finding{Fatal, checkMode, "it is a proxy, such as Envoy, that passes no INFO, ROLE, CLIENT and SCRIPT",
-			"which servers are behind it cannot be told, and it has no vote", "give the address of a server itself"})
+		v.add(Finding{Fatal, checkMode, "it is a proxy, such as Envoy, that blocks INFO, ROLE, CLIENT and SCRIPT",
+			"the servers behind it are unknown, and it has no vote", "use the address of a server itself"})
 		return
 	}
 	fields := info.fields()
@@ -36,11 +36,11 @@ func (v *visit) identity() {
 	case v.runID != "":
 	case data != "" && info.err == "":
 		v.runID = data
-		v.add(Finding{Note, checkRunID, "its INFO has no run_id", "its master_replid stands in: a first replica or a backup counts as a restart, and costs the longest TTL", ""})
+		v.add(Finding{Note, checkRunID, "its INFO has no run_id", "its master_replid is used: a first replica or a backup counts as a restart, and costs the longest TTL", ""})
 	case info.err == "":
-		v.add(Finding{Warning, checkRunID, "its INFO has no run_id, and nothing that could stand in", "a restart with an old state is not noticed, nor a server that is named twice", "have the resource compare fencing tokens"})
+		v.add(Finding{Warning, checkRunID, "its INFO has no run_id and no substitute", "a restart with an old state is not noticed, nor a duplicate server", "make the resource compare fencing tokens"})
 	default:
-		v.add(Finding{Warning, checkRunID, "it does not tell its run_id", "a restart with an old state is not noticed, nor a server that is named twice", "permit INFO"})
+		v.add(Finding{Warning, checkRunID, "it hides its run_id", "a restart with an old state is not noticed, nor a duplicate server", "permit INFO"})
 	}
 }
 
@@ -48,12 +48,12 @@ func (v *visit) identity() {
 func (v *visit) cluster() {
 	q := v.answers["CLUSTER INFO"]
 	if q.err != "" {
-		v.add(Finding{Warning, checkMode, fmt.Sprintf("it is in cluster mode, and does not tell of its cluster (%s)", q.err), "with several shards it has no vote on most names", "permit CLUSTER INFO"})
+		v.add(Finding{Warning, checkMode, fmt.Sprintf("it is in cluster mode, and hides its cluster (%s)", q.err), "with several shards it has no vote on most names", "permit CLUSTER INFO"})
 	} else if why := keys.Missing(q.text()); why != "" {
 		v.inCluster(fmt.Sprintf("it is part of a Redis Cluster (%s)", why))
 	} else if others, err := strconv.Atoi(q.fields()["cluster_known_nodes"]); err == nil && others-1 > v.connectedReplicas() {
 		v.add(Finding{Warning, checkMode, fmt.Sprintf("its cluster knows %d other servers, of which %d are its connected replicas", others-1, v.connectedReplicas()),
-			"a slot that leaves for another primary and comes back has lost its locks, which costs a quarantine of the longest TTL",
+			"a slot that moves to another primary and returns has lost its locks, which costs a quarantine of the longest TTL",
 			"remove other primaries with CLUSTER FORGET"})
 	}
 }
@@ -66,7 +66,7 @@ func (v *visit) connectedReplicas() int {
 
 func (v *visit) inCluster(found string) {
 	v.unfit = true
-	v.add(Finding{Fatal, checkMode, found, "it sends keys of other slots elsewhere, and its votes are not its own", "use servers that know nothing of each other, or a cluster of one shard"})
+	v.add(Finding{Fatal, checkMode, found, "it redirects keys of other slots to other servers, so it cannot vote alone", "use independent servers, or a cluster of one shard"})
 }
 
 // redirected reports whether the answer is a redirect, or another error, of a node of a Redis
@@ -94,7 +94,7 @@ func (v *visit) version(fields map[string]string) {
 	v.noChannels = ok && n < 6_002_000
 	switch {
 	case !ok:
-		v.add(Finding{Note, checkVersion, "it does not tell its version", "whether it has what locks need shows when they are taken", "permit INFO"})
+		v.add(Finding{Note, checkVersion, "it hides its version", "whether it supports locks is unknown until one is taken", "permit INFO"})
 	case n < 2_006_012:
 		v.add(Finding{Fatal, checkVersion, "it is " + called, "there is no SET with NX and PX before 2.6.12: it cannot vote", update})
 	case n < 5_000_000:
@@ -135,7 +135,7 @@ func (v *visit) role(q *question) {
 	role := q.role()
 	switch {
 	case role == "":
-		v.add(Finding{Warning, checkRole, "it does not tell its role", "a replica would not be noticed", "permit ROLE"})
+		v.add(Finding{Warning, checkRole, "it hides its role", "a replica would not be noticed", "permit ROLE"})
 	case record.MayVote(role):
 		replicas := 0
 		if len(list) > 2 {
@@ -156,8 +156,8 @@ func (v *visit) role(q *question) {
 			port, _ := redis.Int(list[2], nil)
 			primary = fmt.Sprintf("%s:%d", host, port)
 		}
-		v.add(Finding{Fatal, checkRole, "it is a replica of " + primary, "it must not vote: its primary grants what it has granted, and overwrites it", "give the primary, or REPLICAOF NO ONE if it shall stand alone"})
+		v.add(Finding{Fatal, checkRole, "it is a replica of " + primary, "it must not vote: its primary grants what it has granted, and overwrites it", "use the primary, or run REPLICAOF NO ONE to make it one"})
 	default:
-		v.add(Finding{Fatal, checkRole, "its role is " + role, "it must not vote: only a primary keeps locks of its own", "give a primary"})
+		v.add(Finding{Fatal, checkRole, "its role is " + role, "it must not vote: only a primary keeps locks of its own", "use a primary"})
 	}
 }

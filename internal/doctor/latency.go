@@ -45,9 +45,9 @@ func (v *visit) latency() error {
 	found := fmt.Sprintf("round trips take %v, at most %v", Short(median), Short(longest))
 	switch limit := v.settings.NodeTimeout; {
 	case longest >= limit:
-		v.add(Finding{Warning, checkLatency, found, fmt.Sprintf("a vote is waited for %v only, and comes too late", limit), "find out what slows it down, or give --node-timeout and longer TTLs"})
+		v.add(Finding{Warning, checkLatency, found, fmt.Sprintf("a vote waits for %v only, so the reply comes too late", limit), "find the cause, or raise --node-timeout and the TTLs"})
 	case median >= limit/4:
-		v.add(Finding{Note, checkLatency, found, fmt.Sprintf("that is much of the %v that a vote is waited for", limit), "give --node-timeout if votes come too late"})
+		v.add(Finding{Note, checkLatency, found, fmt.Sprintf("that is a large part of the %v that a vote waits", limit), "raise --node-timeout if replies come too late"})
 	default:
 		v.fine(checkLatency, "%s", found)
 	}

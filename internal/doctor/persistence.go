@@ -41,7 +41,7 @@ func (v *visit) persistence(info map[string]string, appendonly, appendfsync, sav
 		v.add(Finding{Warning, checkPersistence, "it is loading its data", "it has no vote until that is done", "wait"})
 	}
 	if info["aof_last_write_status"] == "err" || info["rdb_last_bgsave_status"] == "err" {
-		v.add(Finding{Warning, checkPersistence, "its last write to disk failed", "it may refuse all writes, and with them its vote, until one succeeds", "see its log; is the disk full?"})
+		v.add(Finding{Warning, checkPersistence, "its last write to disk failed", "it may refuse all writes, and with them its vote, until one succeeds", "see its log, and whether the disk is full"})
 	}
 	if appendonly == "" { // an ACL hides CONFIG; INFO has a part of it
 		appendonly = map[string]string{"1": "yes", "0": "no"}[info["aof_enabled"]]
@@ -51,11 +51,11 @@ func (v *visit) persistence(info map[string]string, appendonly, appendfsync, sav
 	case appendonly == "yes" && appendfsync == "always":
 		v.fine(checkPersistence, always)
 	case appendonly == "yes" && appendfsync == "":
-		v.forgets("it writes an append-only file, and does not tell how often to disk", "perhaps the last second's locks")
+		v.forgets("it writes an append-only file, and hides how often to disk", "perhaps the last second's locks")
 	case appendonly == "yes":
 		v.forgets("it writes an append-only file with appendfsync "+appendfsync, "the last second's locks, or more")
 	case appendonly == "":
-		v.forgets("it does not tell what it writes to disk", "perhaps all locks")
+		v.forgets("it hides what it writes to disk", "perhaps all locks")
 	case save != "":
 		v.forgets("it writes snapshots only (save "+save+")", "all locks since the last")
 	default:
@@ -69,7 +69,7 @@ func (v *visit) forgets(found, what string) {
 		v.add(Finding{Note, checkPersistence, found, "a restart forgets " + what + "; the memory guard then gives it no vote for the longest TTL", ""})
 		return
 	}
-	v.add(Finding{Warning, checkPersistence, found, "a restart forgets " + what + ", and the memory guard is off: two can hold one lock",
+	v.add(Finding{Warning, checkPersistence, found, "a restart forgets " + what + ", and the memory guard is off: two clients can hold one lock",
 		"turn the memory guard on, or use appendonly yes with appendfsync always"})
 }
 
@@ -83,14 +83,14 @@ func (v *visit) eviction(policy, maxmemory, usedMemory string) {
 	const do = "CONFIG SET maxmemory-policy noeviction"
 	switch {
 	case policy == "":
-		v.add(Finding{Note, checkEviction, "it does not tell its maxmemory-policy", "it may evict locks that are held", "see that it is noeviction; permit CONFIG GET or INFO"})
+		v.add(Finding{Note, checkEviction, "it hides its maxmemory-policy", "it may evict locks that are held", "set it to noeviction, and permit CONFIG GET or INFO"})
 	case policy == "noeviction":
 		v.fine(checkEviction, "it evicts nothing: maxmemory-policy noeviction")
 	case limit == 0:
 		v.add(Finding{Note, checkEviction, "its maxmemory-policy is " + policy + ", without a limit", "it evicts nothing as long as maxmemory stays 0", do})
 	default:
 		v.add(Finding{Warning, checkEviction, "its maxmemory-policy is " + policy + ", its limit " + megabytes(limit),
-			"when its memory is full it may evict a lock that is held, unnoticed: two can hold it", do})
+			"when its memory is full it may evict a lock that is held, unnoticed: two clients can hold it", do})
 	}
 	if policy == "noeviction" && limit > 0 && used >= limit/100*nearlyFull {
 		v.add(Finding{Warning, checkMemory, fmt.Sprintf("it uses %s of %s", megabytes(used), megabytes(limit)), "without memory it refuses writes, and with them its vote", "give it more memory"})

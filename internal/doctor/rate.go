@@ -77,13 +77,13 @@ func rates(visits []*visit) []Finding {
 			slow = append(slow, v)
 		}
 	}
-	const do = "mend the clock of this machine (NTP; of a virtual machine the host and the clock source), and lock elsewhere until then"
+	const do = "repair the clock of this machine (NTP; on a virtual machine the host and the clock source), and use another machine until then"
 	if by, isOurs := common(fast, len(visits)); isOurs {
 		found := fmt.Sprintf("this machine's clock runs %s slower than those of %s", by, share(fast, visits))
 		if !visits[0].settings.Guard {
 			return []Finding{{Fatal, checkClock, found, "its locks expire before it knows, and two clients can hold one", do}}
 		}
-		return []Finding{{Fatal, checkClock, found, "no lock can be had from here, or for a moment only: to this machine the servers' clocks seem to be set ahead again and again", do}}
+		return []Finding{{Fatal, checkClock, found, "this machine gets no lock, or loses it at once: to it, the clocks of the servers seem to jump ahead again and again", do}}
 	}
 	for _, v := range fast {
 		against := 1 // clocks, with ours
@@ -96,11 +96,11 @@ func rates(visits []*visit) []Finding {
 			continue // it may be as the others are
 		}
 		by, _ := common([]*visit{v}, 1)
-		v.add(Finding{Fatal, checkClock, fmt.Sprintf("its clock runs %s faster than this machine's", by), "it has no vote: its keys expire early", "mend its clock, or this machine's if that is the wrong one"})
+		v.add(Finding{Fatal, checkClock, fmt.Sprintf("its clock runs %s faster than this machine's", by), "it has no vote: its keys expire early", "repair its clock, or the clock of this machine if that one is wrong"})
 	}
 	if by, isOurs := common(slow, len(visits)); isOurs {
 		return []Finding{{Warning, checkClock, fmt.Sprintf("this machine's clock runs %s faster than those of %s", by, share(slow, visits)),
-			"its locks end early, and it waits too briefly for locks that a server may have forgotten, which another can still hold", do}}
+			"its locks end early, and it waits too briefly for locks that a server may have forgotten, which another client can still hold", do}}
 	}
 	return nil
 }

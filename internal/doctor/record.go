@@ -21,7 +21,7 @@ func (v *visit) guard() {
 	key := v.epochKey()
 	text, life := v.answers["GET "+key], v.answers["PTTL "+key]
 	if strings.HasPrefix(string(text.err), "WRONGTYPE") {
-		v.add(Finding{Fatal, checkEpoch, fmt.Sprintf("its key %q is no string, and so no epoch record", key), "without one the server has no vote", anew})
+		v.add(Finding{Fatal, checkEpoch, fmt.Sprintf("its key %q is not a string, so it has no epoch record", key), "without one the server has no vote", anew})
 		return
 	}
 	for _, q := range []*question{text, life} {
@@ -83,7 +83,7 @@ func (v *visit) recorded(r *record.Record) {
 // valid reports whether the record is of what this process and data set remember, as far as the
 // server tells its identity.
 func (v *visit) valid(r *record.Record) bool {
-	const until = "the next client writes a new record and gives it no vote until the locks that it may have forgotten must have expired"
+	const until = "from the next client on it has no vote until all locks that it may have forgotten have expired"
 	run, _, _ := strings.Cut(r.Run, "/")
 	told := v.info("replication")
 	dataSet := record.DataSet(told["master_replid"], told["second_repl_offset"],
@@ -96,18 +96,18 @@ func (v *visit) valid(r *record.Record) bool {
 	switch {
 	case r.Groups != v.groups:
 		v.add(Finding{Fatal, checkEpoch, "its clients name other groups or servers",
-			"they may hold locks that clients with these servers do not see, so it gives these no vote",
-			"give all clients the same groups, or none, with the same addresses; or " + anew})
+			"they may hold locks that clients with these servers do not see, so these clients get no vote from it",
+			"use the same groups, or none, and the same addresses in all clients; or " + anew})
 	case r.Nodes != v.nodes:
 		v.add(Finding{Fatal, checkEpoch, fmt.Sprintf("its clients lock by %d nodes, and here are %d", r.Nodes, v.nodes),
-			"two such quorums need not meet, so it gives clients with these nodes no vote",
-			"give all clients the same nodes, or " + anew})
+			"two such quorums need not overlap, so clients with these nodes get no vote from it",
+			"use the same nodes in all clients, or " + anew})
 	case isKnown && run != v.runID:
 		v.add(Finding{Warning, checkEpoch, "it has been restarted since its epoch record was written", until, ""})
 		return false
 	case isKnown && dataSet != "" && !r.IsOf(v.runID+"/"+dataSet):
 		v.add(Finding{Warning, checkEpoch, "its data set was replaced since its epoch record was written",
-			"there was a failover and one back; or its first replica or a backup (redis-cli --rdb) was attached, or all were gone for repl-backlog-ttl, and the server cannot tell that from a failover; or a slot of its cluster came to it: " + until, ""})
+			"there was a failover and one back, or a slot of its cluster moved to it; or its first replica or a backup (redis-cli --rdb) was attached, or all replicas were gone for repl-backlog-ttl, which looks like a failover: " + until, ""})
 
 		return false
 	case left < 0:
@@ -133,7 +133,7 @@ func (v *visit) longTTLs(r *record.Record, clock time.Duration) {
 	}
 	switch {
 	case most > longestTTL:
-		v.add(Finding{Warning, checkEpoch, fmt.Sprintf("its epoch record tells of locks with a TTL of %v", most),
+		v.add(Finding{Warning, checkEpoch, fmt.Sprintf("its epoch record has locks with a TTL of %v", most),
 			"no client takes such locks, so the record is damaged or hostile; where a majority of servers has forgotten, clients believe one such record up to ten times their TTL, and several as they are", anew})
 	case r.Born > clock+tokenSlack:
 		v.add(Finding{Warning, checkEpoch, fmt.Sprintf("its epoch record begins in %v", Short(r.Born-clock)),
@@ -161,21 +161,21 @@ func (v *visit) quarantine(r *record.Record, clock time.Duration) {
 	left := r.Quarantine(clock, v.settings.MaxTTL)
 	switch {
 	case left > 0:
-		basis := "these can have a TTL of " + max(r.Forgot, v.settings.MaxTTL).String() + ", as the other servers do not tell"
+		basis := "these can have a TTL of " + max(r.Forgot, v.settings.MaxTTL).String() + ", because the records of the other servers show no shorter one"
 		if shorter := v.shortest(r, clock); r.Quarantine(clock, shorter) == 0 {
 			basis += fmt.Sprintf("; clients that know of no TTL above %v have it already", shorter)
 		}
 		if r.Basis == record.Proof {
-			basis = "these can have a TTL of " + r.Forgot.String() + ", as the other servers tell"
+			basis = "these can have a TTL of " + r.Forgot.String() + ", by the records of the other servers"
 		}
 		v.add(Finding{Warning, checkQuarantine, fmt.Sprintf("it is in quarantine for another %v", Short(left)), why + "; " + basis,
-			"wait; or, if no lock that it may have forgotten can be held any more, " + anew})
+			"wait; or, if no client holds a lock that it may have forgotten, " + anew})
 
 		v.quarantined = r.Quarantine(clock, v.shortest(r, clock)) > 0
 	case r.Basis == record.Open:
 		v.add(Finding{Note, checkQuarantine, "its quarantine is over, but not all other servers have been asked what it may have forgotten",
-			fmt.Sprintf("each client that comes waits for %v, once, until it counts its vote, unless the others answer", v.settings.MaxTTL), ""})
+			fmt.Sprintf("each new client waits once for %v before it counts the vote, unless the others answer", v.settings.MaxTTL), ""})
 	default:
-		v.fine(checkQuarantine, "it is in no quarantine")
+		v.fine(checkQuarantine, "it is not in quarantine")
 	}
 }

@@ -42,7 +42,7 @@ func purposes(prefix string) []purpose {
 		{Note, checkRights, []right{
 			{words: []any{"EVAL", "return 1", 0}, grant: "+eval"},
 			{words: []any{"SCRIPT", "LOAD", "("}, grant: "+script|load"},
-		}, "one stands in for the other, at the cost of longer requests or of a failed one after SCRIPT FLUSH; without both it has no vote"},
+		}, "either replaces the other, at the cost of longer requests or of a failed one after SCRIPT FLUSH; without both it has no vote"},
 		{Warning, checkRights, []right{
 			{words: []any{"ROLE"}, grant: "+role"},
 			{words: []any{"INFO", "server"}, grant: "+info"},
@@ -59,7 +59,7 @@ func purposes(prefix string) []purpose {
 			{words: []any{"HSET", queue, "none", "", "none"}, grant: "+hset"},
 			{words: []any{"HGET", queue, "none"}, grant: "+hget"},
 			{words: []any{"HDEL", queue, "none"}, grant: "+hdel"},
-		}, "those who wait for fair locks are not served in order, and there are no fencing tokens and no readers"},
+		}, "waiters of fair locks are not served in order, and there are no fencing tokens and no readers"},
 		{Note, checkRights, []right{
 			{words: []any{"ZSCORE", readers, "none"}, grant: "+zscore"},
 			{words: []any{"ZREMRANGEBYSCORE", readers, 0, 0}, grant: "+zremrangebyscore"},
@@ -77,7 +77,7 @@ func purposes(prefix string) []purpose {
 			{words: []any{"CLIENT", "CACHING", "YES"}, grant: "+client|caching"},
 			// The last to be tried: the connection is good for nothing else then.
 			{words: []any{"SUBSCRIBE", "__redis__:invalidate"}, grant: "+subscribe &__redis__:invalidate"},
-		}, "it gives no hints when a lock is free or lost: those who wait have to poll, and holders learn of a loss at the next renewal"},
+		}, "it sends no hints when a lock is free or lost: waiters poll, and holders notice a loss at the next renewal"},
 	}
 }
 
@@ -133,9 +133,9 @@ func (v *visit) missing(p purpose, asked []*question, dry bool, user string) {
 	}
 	switch {
 	case len(missing) == 0 && p.check == checkHints:
-		v.fine(p.check, "it tells those who wait when a lock is free")
+		v.fine(p.check, "it sends hints to waiters when a lock is free")
 	case len(missing) == 0 && p.severity == Fatal:
-		v.fine(p.check, "the %s may do what locks need", user)
+		v.fine(p.check, "the %s has the rights that locks need", user)
 	case len(missing) > 0:
 		list := strings.Join(missing, " ")
 		do := "permit " + list
@@ -185,8 +185,8 @@ func (v *visit) transport() {
 	case v.server.Clear && v.server.Password:
 		v.add(Finding{Warning, checkTransport, "the password crosses the network in clear", "whoever listens can take and delete locks", "use a rediss:// URL (TLS)"})
 	case v.server.Clear:
-		v.add(Finding{Note, checkTransport, "it is spoken to without TLS and without a password", "whoever reaches its port can take and delete locks", "see that nobody else does, or use rediss:// and a password"})
+		v.add(Finding{Note, checkTransport, "it requires neither TLS nor a password", "whoever reaches its port can take and delete locks", "see that nobody else does, or use rediss:// and a password"})
 	default:
-		v.fine(checkTransport, "what is said to it does not cross a network in clear")
+		v.fine(checkTransport, "its connections are encrypted, or do not cross a network")
 	}
 }

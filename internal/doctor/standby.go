@@ -36,18 +36,18 @@ func (v *visit) standby() {
 	isKnown := v.runID != "" && data != "" && primary.err == ""
 	switch several := len(v.server.Members) > 0; {
 	case several && !v.settings.Guard:
-		v.add(Finding{Fatal, checkStandby, "it is one of the servers of a node, and the memory guard is off", "a primary that was promoted would give away locks, so clients refuse it", "leave --memory-guard=false out"})
+		v.add(Finding{Fatal, checkStandby, "it is one of the servers of a node, and the memory guard is off", "a promoted primary could grant held locks, so clients refuse it", "omit --memory-guard=false"})
 	case isKnown && confirmed == v.runID+"/"+data:
 		v.fine(checkStandby, "it is confirmed as the primary of its node")
 		if ttl := v.setting("repl-backlog-ttl"); several && ttl != "" && ttl != "0" {
-			v.add(Finding{Note, checkStandby, "its repl-backlog-ttl is " + ttl, "after so many seconds without replicas it counts as failed over: it has no vote until it sees its standbys again, and for a longest TTL from then on", "CONFIG SET repl-backlog-ttl 0"})
+			v.add(Finding{Note, checkStandby, "its repl-backlog-ttl is " + ttl, "after that many seconds without replicas it counts as failed over: it has no vote until the longest TTL after it sees its standbys again", "CONFIG SET repl-backlog-ttl 0"})
 		}
 	case several && !isKnown:
-		v.add(Finding{Fatal, checkStandby, "it does not tell whether it is the primary of its node", "a node with standbys votes only if it does", "permit INFO, and GET and SET on " + record.PrimaryKey})
+		v.add(Finding{Fatal, checkStandby, "it hides whether it is the primary of its node", "a node with standbys has no vote unless that is known", "permit INFO, and GET and SET on " + record.PrimaryKey})
 	case several:
-		v.add(Finding{Warning, checkStandby, "it is not confirmed as the primary of its node", "it has no vote until a client has seen all its standbys as replicas whose clocks are within a second of its own", "see that they are, that clients reach them, and that these may SET " + record.PrimaryKey})
+		v.add(Finding{Warning, checkStandby, "it is not confirmed as the primary of its node", "it has no vote until a client has seen all its standbys as replicas whose clocks are within a second of its own", "check the standbys and their clocks, that clients reach them, and that clients may SET " + record.PrimaryKey})
 	case confirmed != "":
-		v.add(Finding{Fatal, checkStandby, "it is one of the servers of a node, and not confirmed as its primary", "named alone it has no vote", "give the URL with its standbys, as the other clients have it, or delete the key " + record.PrimaryKey + " if it stands alone now"})
+		v.add(Finding{Fatal, checkStandby, "it is one of the servers of a node, and not confirmed as its primary", "without its standbys in the URL it has no vote", "use the URL with its standbys, as other clients do, or delete the key " + record.PrimaryKey + " if it has no standbys now"})
 	}
 }
 
@@ -57,11 +57,11 @@ func (v *visit) members(ctx context.Context) {
 		role, link, runID, err := roleOf(ctx, s)
 		switch {
 		case err != nil:
-			v.add(Finding{Warning, checkStandby, fmt.Sprintf("its server %s cannot be reached: %v", s.Name, err), "after a failover the node has no vote until that server is a replica", "see that it runs"})
+			v.add(Finding{Warning, checkStandby, fmt.Sprintf("its server %s cannot be reached: %v", s.Name, err), "after a failover the node has no vote until that server is a replica", "check that it runs"})
 		case role != "slave" && runID != v.runID:
 			v.add(Finding{Warning, checkStandby, fmt.Sprintf("its server %s is a primary, too", s.Name), "only one that is confirmed has the vote", "make it a replica of the other"})
 		case role == "slave" && link != "" && link != "connected":
-			v.add(Finding{Warning, checkStandby, fmt.Sprintf("its server %s is a replica, and not connected: its link is %q", s.Name, link), "it has not the primary's keys, and is no standby", "its log says why: masterauth and masteruser must be right, and with TLS tls-replication yes"})
+			v.add(Finding{Warning, checkStandby, fmt.Sprintf("its server %s is a replica, and not connected: its link is %q", s.Name, link), "it lacks the keys of the primary, and cannot take over", "see its log, and check masterauth, masteruser, and with TLS tls-replication yes"})
 		}
 	}
 }

@@ -36,7 +36,7 @@ func TestWhatIsFoundOfANodeWithStandbys(t *testing.T) {
 		"hides itself":  {healthy().but(key, []byte(ours)).but("INFO replication", noperm), replica(), Fatal, "permit INFO"},
 		"two primaries": {healthy().but(key, []byte(ours)), healthy().but("INFO server", "run_id:bbbb\r\n"), Warning, "standby is a primary, too"},
 		"standby away":  {healthy().but(key, []byte(ours)), healthy().but("ROLE", errors.New("reset by peer")), Warning, "standby cannot be reached: reset by peer"},
-		"not linked":    {healthy().but(key, []byte(ours)), replica().but("ROLE", []any{[]byte("slave"), []byte("10.0.0.1"), int64(6379), []byte("connecting"), int64(-1)}), Warning, "its log says why: masterauth"},
+		"not linked":    {healthy().but(key, []byte(ours)), replica().but("ROLE", []any{[]byte("slave"), []byte("10.0.0.1"), int64(6379), []byte("connecting"), int64(-1)}), Warning, "see its log, and check masterauth"},
 		"hidden role":   {healthy().but(key, []byte(ours)), replica().but("ROLE", noperm), Warning, "standby cannot be reached: NOPERM"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -65,7 +65,7 @@ func (v *visit) run(ctx context.Context) {
 	}
 	// Its findings until then stay, but a server that stops answering has no vote.
 	v.answered = false
-	v.add(Finding{Warning, checkReach, err.Error(), "it has no vote, and one more failure weighs more", "mend what it says; else see that it runs, and that the URL and the network are right"})
+	v.add(Finding{Warning, checkReach, err.Error(), "it has no vote, so fewer other servers may fail", "correct the cause that is named, or check the server, the URL and the network"})
 }
 
 // examine asks everything. Its error is the connection's, and what was found until then stays.
