@@ -40,15 +40,15 @@ type middleware struct {
 // caller's: close it after the server's Shutdown.
 func New(locker *redlock.Locker, key func(*http.Request) (string, error), opts ...Option) (func(http.Handler) http.Handler, error) {
 	if locker == nil {
-		return nil, errors.New("httplock: the Locker is nil; make one with redlock.New")
+		return nil, errors.New("httplock: the Locker is nil: make one with redlock.New")
 	}
 	if key == nil {
-		return nil, errors.New("httplock: the key function is nil; it must return the name of the lock that a request needs")
+		return nil, errors.New("httplock: the key function is nil: pass one that returns the name of the lock that a request needs")
 	}
 	m := &middleware{locker: locker, key: key, answer: answer}
 	for _, o := range opts {
 		if o.apply == nil {
-			return nil, errors.New("httplock: an Option was zero; make it with one of the package's functions")
+			return nil, errors.New("httplock: an Option was zero: make it with one of the package's functions")
 		}
 		if err := o.apply(m); err != nil {
 			return nil, fmt.Errorf("httplock: option %w", err)

@@ -20,10 +20,10 @@ func TestNewSaysWhatIsWrong(t *testing.T) {
 		asked := 0
 		w.Watch(func(sim.Step) { asked++ })
 		for want, opts := range map[string][]httplock.Option{
-			"httplock: an Option was zero; make it with one of the package's functions":         {{}},
-			"httplock: option Wait(-1s): must not be negative; 0 tries once":                    {httplock.Wait(-time.Second)},
-			"httplock: option Answer(nil): leave the option out for the default":                {httplock.Answer(nil)},
-			"httplock: option OnLost(nil): leave the option out":                                {httplock.OnLost(nil)},
+			"httplock: an Option was zero: make it with one of the package's functions":         {{}},
+			"httplock: option Wait(-1s): must not be negative: 0 tries once":                    {httplock.Wait(-time.Second)},
+			"httplock: option Answer(nil): omit the option for the default":                     {httplock.Answer(nil)},
+			"httplock: option OnLost(nil): omit the option":                                     {httplock.OnLost(nil)},
 			"httplock: redlock: option Retries(-2): must not be negative, but for Forever (-1)": {httplock.Lock(redlock.Retries(-2))},
 			"httplock: redlock: option Shared(): readers have no fencing token; leave out Fenced, or use a Locker without it for readers; Exclusive takes Shared back": {
 				httplock.SharedReads(), httplock.Lock(redlock.Fenced()),
@@ -34,9 +34,9 @@ func TestNewSaysWhatIsWrong(t *testing.T) {
 		}
 
 		_, err := httplock.New(nil, byHeader)
-		assert.EqualError(t, err, "httplock: the Locker is nil; make one with redlock.New")
+		assert.EqualError(t, err, "httplock: the Locker is nil: make one with redlock.New")
 		_, err = httplock.New(l, nil)
-		assert.EqualError(t, err, "httplock: the key function is nil; it must return the name of the lock that a request needs")
+		assert.EqualError(t, err, "httplock: the key function is nil: pass one that returns the name of the lock that a request needs")
 
 		serialise, err := httplock.New(l, byHeader, httplock.Wait(0), httplock.Lock())
 		require.NoError(t, err)

@@ -23,7 +23,7 @@ type Option struct{ apply func(*middleware) error }
 func Wait(d time.Duration) Option {
 	return Option{func(m *middleware) error {
 		if d < 0 {
-			return fmt.Errorf("Wait(%v): must not be negative; 0 tries once", d)
+			return fmt.Errorf("Wait(%v): must not be negative: 0 tries once", d)
 		}
 		m.wait = d
 		return nil
@@ -56,7 +56,7 @@ func SharedReads() Option {
 func Answer(f func(w http.ResponseWriter, r *http.Request, err error)) Option {
 	return Option{func(m *middleware) error {
 		if f == nil {
-			return errors.New("Answer(nil): leave the option out for the default")
+			return errors.New("Answer(nil): omit the option for the default")
 		}
 		m.answer = f
 		return nil
@@ -69,7 +69,7 @@ func Answer(f func(w http.ResponseWriter, r *http.Request, err error)) Option {
 func OnLost(f func(r *http.Request, err error)) Option {
 	return Option{func(m *middleware) error {
 		if f == nil {
-			return errors.New("OnLost(nil): leave the option out")
+			return errors.New("OnLost(nil): omit the option")
 		}
 		m.lost = f
 		return nil

@@ -44,12 +44,12 @@ func ProblemOf(err error) *Problem {
 	case errors.Is(err, redlock.ErrHeld):
 		return newProblem(http.StatusLocked, "Another request is working on this. Try again later.", left)
 	case vote != nil && vote.Permanent():
-		return newProblem(http.StatusInternalServerError, "This cannot be worked on before the service has been mended.", 0)
+		return newProblem(http.StatusInternalServerError, "This cannot be worked on until an operator has repaired the service.", 0)
 	}
 	if left == 0 {
 		left = outageRetry
 	}
-	return newProblem(http.StatusServiceUnavailable, "Nobody can work on this at the moment. Try again later.", left)
+	return newProblem(http.StatusServiceUnavailable, "This cannot be worked on at the moment. Try again later.", left)
 }
 
 func newProblem(status int, detail string, retry time.Duration) *Problem {

@@ -21,8 +21,8 @@ import (
 const (
 	badRequest  = `{"type":"about:blank","title":"Bad Request","status":400,"detail":"The request does not name anything that can be locked."}` + "\n"
 	locked      = `{"type":"about:blank","title":"Locked","status":423,"detail":"Another request is working on this. Try again later."}` + "\n"
-	broken      = `{"type":"about:blank","title":"Internal Server Error","status":500,"detail":"This cannot be worked on before the service has been mended."}` + "\n"
-	unavailable = `{"type":"about:blank","title":"Service Unavailable","status":503,"detail":"Nobody can work on this at the moment. Try again later."}` + "\n"
+	broken      = `{"type":"about:blank","title":"Internal Server Error","status":500,"detail":"This cannot be worked on until an operator has repaired the service."}` + "\n"
+	unavailable = `{"type":"about:blank","title":"Service Unavailable","status":503,"detail":"This cannot be worked on at the moment. Try again later."}` + "\n"
 )
 
 // isProblem checks a whole answer, so that nothing else can be in it: no name,
