@@ -44,9 +44,9 @@ type operation struct {
 func New(inner certmagic.Storage, locker *redlock.Locker, opts ...redlock.Option) (*Storage, error) {
 	switch {
 	case inner == nil:
-		return nil, errors.New("redlockcertmagic: the storage is nil; give the one that certificates are to be in")
+		return nil, errors.New("redlockcertmagic: the storage is nil: pass the storage of the certificates")
 	case locker == nil:
-		return nil, errors.New("redlockcertmagic: the redlock.Locker is nil; make one with redlock.New")
+		return nil, errors.New("redlockcertmagic: the redlock.Locker is nil: make one with redlock.New")
 	}
 	s := &Storage{Storage: inner, locker: locker, ops: map[string]*operation{}}
 	s.opts = append(append(s.opts, opts...), redlock.Exclusive())

@@ -40,9 +40,9 @@ type term struct {
 func NewElector(office *election.Election, id string) (*Elector, error) {
 	switch {
 	case office == nil:
-		return nil, errors.New("redlockgocron: the Election is nil; make one with election.New")
+		return nil, errors.New("redlockgocron: the Election is nil: make one with election.New")
 	case id == "":
-		return nil, errors.New("redlockgocron: the candidate has no ID; give what tells people who it is")
+		return nil, errors.New("redlockgocron: the ID of the candidate is empty: pass a label that people know")
 	}
 	return &Elector{office: office, id: id}, nil
 }
@@ -60,7 +60,7 @@ func (e *Elector) Run(ctx context.Context) error {
 	e.mu.Lock()
 	if e.runs {
 		e.mu.Unlock()
-		return fmt.Errorf("redlockgocron: %q campaigns already; each candidate has an Elector of its own", e.id)
+		return fmt.Errorf("redlockgocron: %q is already campaigning: use an Elector for each candidate", e.id)
 	}
 	e.runs, e.err = true, nil
 	e.mu.Unlock()
@@ -102,11 +102,11 @@ func (e *Elector) current() (*term, error) {
 	case e.term != nil && e.term.ctx.Err() == nil && e.term.Remaining() > 0: // which knows a little earlier
 		return e.term, nil
 	case e.err != nil:
-		return nil, fmt.Errorf("%w: %q campaigns no more: %w", ErrNotLeader, e.id, e.err)
+		return nil, fmt.Errorf("%w: %q has stopped campaigning: %w", ErrNotLeader, e.id, e.err)
 	case !e.runs:
-		return nil, fmt.Errorf("%w: %q does not campaign; call Run", ErrNotLeader, e.id)
+		return nil, fmt.Errorf("%w: %q is not campaigning: call Run", ErrNotLeader, e.id)
 	}
-	return nil, fmt.Errorf("%w: %q waits for its turn", ErrNotLeader, e.id)
+	return nil, fmt.Errorf("%w: %q is waiting for its turn", ErrNotLeader, e.id)
 }
 
 // Task returns work as a job for gocron.NewTask. The context of work ends with the job's and with

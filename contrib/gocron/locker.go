@@ -40,9 +40,9 @@ var _ gocron.Locker = (*Locker)(nil)
 func NewLocker(locker *redlock.Locker, every time.Duration, opts ...redlock.Option) (*Locker, error) {
 	switch wrong := slots.Wrong(every, slots.Text); {
 	case locker == nil:
-		return nil, errors.New("redlockgocron: the redlock.Locker is nil; make one with redlock.New")
+		return nil, errors.New("redlockgocron: the redlock.Locker is nil: make one with redlock.New")
 	case every < time.Second:
-		return nil, fmt.Errorf("redlockgocron: ticks of %v, must be at least %v", every, time.Second)
+		return nil, fmt.Errorf("redlockgocron: ticks of %v are too short: use at least %v", every, time.Second)
 	case wrong != "":
 		return nil, fmt.Errorf("redlockgocron: a tick of %s %s", slots.Text(every), wrong)
 	}
@@ -89,7 +89,7 @@ var taskName = runtime.FuncForPC(reflect.ValueOf((&task{}).run).Pointer()).Name(
 // known who may run the tick, and then it may be that no machine does.
 func (l *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 	if name == taskName {
-		return nil, fmt.Errorf("redlockgocron: the job has the name of its function, %s, as others have; give it one by gocron.WithName", name)
+		return nil, fmt.Errorf("redlockgocron: the job has the name of its function, %s, which other jobs share: name it by gocron.WithName", name)
 	}
 	began := time.Now()
 	r := &run{owner: l, name: name, ctx: ctx, began: began, tick: l.ticks.Tick(began)}
@@ -97,7 +97,7 @@ func (l *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 		return nil, fmt.Errorf("redlockgocron: job %q: %w", name, lateError{early.Round(time.Second), r.tick})
 	}
 	if !l.enter(r) {
-		return nil, fmt.Errorf("redlockgocron: job %q: a former run of this process has not ended: %w", name, redlock.ErrHeld)
+		return nil, fmt.Errorf("redlockgocron: job %q: an earlier run in this process has not ended: %w", name, redlock.ErrHeld)
 	}
 	if err := l.claim(ctx, r); err != nil {
 		l.leave(r)
@@ -184,7 +184,7 @@ type task struct {
 func (t *task) run(ctx context.Context) error {
 	r := t.owner.of(ctx)
 	if r == nil {
-		return errors.New("redlockgocron: the job has no lock: give the scheduler, or the job, this Locker, and the task no context but gocron's")
+		return errors.New("redlockgocron: the job has no lock: pass this Locker to the scheduler or the job, and use the context of gocron in the task")
 	}
 	return under(ctx, r.lock.Context(), r.lock, func(ctx context.Context) error { return t.work(ctx, r.tick) })
 }

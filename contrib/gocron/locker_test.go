@@ -219,7 +219,7 @@ func TestTasksWithoutANameAreRefused(t *testing.T) {
 			gocron.NewTask(l.Task(func(context.Context, time.Time) error { return nil })),
 			gocron.WithEventListeners(gocron.AfterLockError(m.skip)))
 		require.NoError(t, err)
-		require.ErrorContains(t, next(t, m.skipped), "give it one by gocron.WithName")
+		require.ErrorContains(t, next(t, m.skipped), "name it by gocron.WithName")
 	})
 }
 
@@ -227,7 +227,7 @@ func TestWhatIsNoLockerIsRefused(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		m := newMachine(t, w)
 		for want, make := range map[string]func() (*redlockgocron.Locker, error){
-			"is nil; make one with redlock.New": func() (*redlockgocron.Locker, error) { return redlockgocron.NewLocker(nil, every) },
+			"is nil: make one with redlock.New": func() (*redlockgocron.Locker, error) { return redlockgocron.NewLocker(nil, every) },
 			"ticks of 0s":                       func() (*redlockgocron.Locker, error) { return redlockgocron.NewLocker(m.locker, 0) },
 			"a tick of 25h does not divide":     func() (*redlockgocron.Locker, error) { return redlockgocron.NewLocker(m.locker, 25*time.Hour) },
 			"TTL": func() (*redlockgocron.Locker, error) {

@@ -27,7 +27,7 @@ const failoverAddr = "FailoverClient"
 // about the clients and the options, and not about servers that are down; they hold no password.
 func Nodes(clients []*redis.Client, opts ...pool.Option) ([]pool.Node, error) {
 	if len(clients) == 0 {
-		return nil, errors.New("goredis: no clients; give one for each Redis server")
+		return nil, errors.New("goredis: no clients: pass one for each Redis server")
 	}
 	urls := make([]string, len(clients))
 	servers := make(map[string]*redis.Options, len(clients)) // by their addresses
@@ -58,14 +58,14 @@ func addressOf(c *redis.Client) (string, error) {
 	o := c.Options()
 	switch {
 	case o.Addr == failoverAddr:
-		return "", errors.New("is of NewFailoverClient, and no node, because Sentinel may have promoted one server " +
-			"while another still grants locks; open redis://host:port?standby=host:port by package pool instead")
+		return "", errors.New("is of NewFailoverClient, which cannot be a node, because Sentinel may have promoted one server " +
+			"while another still grants locks: open redis://host:port?standby=host:port by package pool instead")
 	case o.Network == "unix" && !strings.HasPrefix(o.Addr, "/"):
-		return "", fmt.Errorf("is of the socket %.100q, which is no absolute path", o.Addr)
+		return "", fmt.Errorf("is of the socket %.100q, which is not an absolute path", o.Addr)
 	}
 	address, _, err := pool.Dialer(urlOf(o, 0)) // without a database the name is the address
 	if err != nil {
-		return "", fmt.Errorf("has an Addr that is no host:port: %w", err) // a URL there may hold a password
+		return "", fmt.Errorf("has an Addr that is not host:port: %w", err) // a URL there may hold a password
 	}
 	return address, nil
 }

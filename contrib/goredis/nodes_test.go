@@ -260,7 +260,7 @@ func TestWhatIsNoNodeIsRefused(t *testing.T) {
 		"nil":              {[]*redis.Client{good, nil}, nil, "client 2 is nil"},
 		"failover":         {[]*redis.Client{good, failover}, nil, "client 2 is of NewFailoverClient"},
 		"twice":            {[]*redis.Client{good, of(redis.Options{Addr: "127.0.0.1:1", DB: 1})}, nil, "1 and 2 name the same server"},
-		"no port":          {[]*redis.Client{of(redis.Options{Addr: "host:port"})}, nil, "client 1 has an Addr that is no host:port: pool: URL"},
+		"no port":          {[]*redis.Client{of(redis.Options{Addr: "host:port"})}, nil, "client 1 has an Addr that is not host:port: pool: URL"},
 		"a URL":            {[]*redis.Client{of(redis.Options{Addr: "redis://locks:secret@host:1"})}, nil, "client 1 has an Addr"},
 		"a relative path":  {[]*redis.Client{of(redis.Options{Network: "unix", Addr: "a/socket"})}, nil, "absolute path"},
 		"abstract socket":  {[]*redis.Client{of(redis.Options{Network: "unix", Addr: "@socket"})}, nil, "absolute path"},

@@ -38,20 +38,20 @@ type Interceptor struct {
 // out; no node is asked. The Locker stays the caller's, to be closed after the server's GracefulStop.
 func New(locker *redlock.Locker, key Key, opts ...Option) (*Interceptor, error) {
 	if locker == nil {
-		return nil, errors.New("redlockgrpc: the Locker is nil; make one with redlock.New")
+		return nil, errors.New("redlockgrpc: the Locker is nil: make one with redlock.New")
 	}
 	if key == nil {
-		return nil, errors.New("redlockgrpc: the key function is nil; it must return the name of the lock that a call needs")
+		return nil, errors.New("redlockgrpc: the key function is nil: pass one that returns the name of the lock that a call needs")
 	}
 	i := &Interceptor{locker: locker, key: key}
 	for _, o := range opts {
 		if o.apply == nil {
-			return nil, errors.New("redlockgrpc: an Option was zero; make it with one of the package's functions")
+			return nil, errors.New("redlockgrpc: an Option was zero: make it with one of the package's functions")
 		}
 		o.apply(i)
 	}
 	if i.wait < 0 {
-		return nil, fmt.Errorf("redlockgrpc: option Wait(%v): must not be negative; 0 tries once", i.wait)
+		return nil, fmt.Errorf("redlockgrpc: option Wait(%v): must not be negative: 0 tries once", i.wait)
 	}
 	if err := locker.Check(i.opts...); err != nil {
 		return nil, fmt.Errorf("redlockgrpc: %w", err)
@@ -211,7 +211,7 @@ func answer(ctx context.Context, err error) error {
 	case errors.Is(err, redlock.ErrHeld):
 		s = status.New(codes.Aborted, "Another call is working on this. Try again later.")
 	case vote != nil && vote.Permanent():
-		s = status.New(codes.Internal, "This cannot be worked on before the service has been mended.")
+		s = status.New(codes.Internal, "This cannot be worked on until an operator has repaired the service.")
 	case vote != nil, errors.Is(err, redlock.ErrClosed):
 		s = status.New(codes.Unavailable, "This cannot be worked on at the moment. Try again later.")
 	default:

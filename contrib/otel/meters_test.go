@@ -95,7 +95,7 @@ func TestALocksLifeIsCounted(t *testing.T) {
 func TestAnOptionWithNothingIsRefused(t *testing.T) {
 	t.Parallel()
 	_, err := redlockotel.New(redlockotel.WithTracerProvider(nil))
-	assert.ErrorContains(t, err, "redlockotel: option WithTracerProvider(nil): leave the option out")
+	assert.ErrorContains(t, err, "redlockotel: option WithTracerProvider(nil): omit the option")
 	_, err = redlockotel.New(redlockotel.WithMeterProvider(nil))
-	assert.ErrorContains(t, err, "redlockotel: option WithMeterProvider(nil): leave the option out")
+	assert.ErrorContains(t, err, "redlockotel: option WithMeterProvider(nil): omit the option")
 }

@@ -68,7 +68,7 @@ type settings struct {
 func WithTracerProvider(p trace.TracerProvider) Option {
 	return func(s *settings) error {
 		if p == nil {
-			return errors.New("WithTracerProvider(nil): leave the option out for the global one")
+			return errors.New("WithTracerProvider(nil): omit the option for the global one")
 		}
 		s.tracers = p
 		return nil
@@ -80,7 +80,7 @@ func WithTracerProvider(p trace.TracerProvider) Option {
 func WithMeterProvider(p metric.MeterProvider) Option {
 	return func(s *settings) error {
 		if p == nil {
-			return errors.New("WithMeterProvider(nil): leave the option out for the global one")
+			return errors.New("WithMeterProvider(nil): omit the option for the global one")
 		}
 		s.meters = p
 		return nil

@@ -23,7 +23,7 @@ var _ redlock.Tracer = (*Observer)(nil)
 // Observer that is there; with other label names, as of a wrapped and a plain r, it finds none.
 func New(r prometheus.Registerer) (*Observer, error) {
 	if r == nil {
-		return nil, errors.New("redlockprom: the Registerer is nil; prometheus.DefaultRegisterer is the usual one")
+		return nil, errors.New("redlockprom: the Registerer is nil: prometheus.DefaultRegisterer is the usual one")
 	}
 	o := &Observer{newMeters()}
 	if err := r.Register(o); err != nil {

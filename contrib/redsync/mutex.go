@@ -135,11 +135,11 @@ func (m *Mutex) lockContext(ctx context.Context, tries int) error {
 func (m *Mutex) check() error {
 	switch {
 	case m.ownValues:
-		return fmt.Errorf("redsync: mutex %q: WithGenValueFunc is not supported, because no value may come twice; use Value after Lock", m.name)
+		return fmt.Errorf("redsync: mutex %q: WithGenValueFunc is not supported, because values must be unique: use Value after Lock", m.name)
 	case m.driftFactor > 0.01:
-		return fmt.Errorf("redsync: mutex %q: WithDriftFactor(%v) is not supported; the allowance is redlock.Drift, one per cent and 2 ms", m.name, m.driftFactor)
+		return fmt.Errorf("redsync: mutex %q: WithDriftFactor(%v) is not supported: the drift is that of redlock.Drift, 1 %% and 2 ms", m.name, m.driftFactor)
 	case m.delayFunc == nil:
-		return fmt.Errorf("redsync: mutex %q: WithRetryDelayFunc(nil)", m.name)
+		return fmt.Errorf("redsync: mutex %q: WithRetryDelayFunc(nil): pass a function", m.name)
 	}
 	return nil
 }

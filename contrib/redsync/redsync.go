@@ -18,7 +18,7 @@ type Redsync struct {
 // unlocked. New panics if it is nil.
 func New(locker *redlock.Locker) *Redsync {
 	if locker == nil {
-		panic("redsync: the redlock.Locker is nil; make one with redlock.New")
+		panic("redsync: the redlock.Locker is nil: make one with redlock.New")
 	}
 	rs := &Redsync{locker: locker}
 	ended, cancel := context.WithCancel(context.Background())
