@@ -114,7 +114,7 @@ func TestItSaysWhyItDoesNotLead(t *testing.T) {
 		is("call Run")
 		require.NoError(t, m.locker.Close())
 		require.ErrorIs(t, e.Run(t.Context()), redlock.ErrClosed)
-		is("campaigns no more")
+		is("has stopped campaigning")
 		require.ErrorIs(t, e.IsLeader(t.Context()), redlock.ErrClosed)
 	})
 }
