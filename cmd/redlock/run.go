@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -379,8 +380,11 @@ func cannotRun(name string, err error) error {
 	if reason, is := errors.AsType[*exec.Error](err); is {
 		err = reason.Err
 	}
-	if path, is := errors.AsType[*fs.PathError](err); is {
+	if path, is := err.(*fs.PathError); is { // and not one of redlock's own processes
 		err = path.Err
+	}
+	if errors.Is(err, syscall.EAGAIN) {
+		err = fmt.Errorf("%w; this user may have no more processes (ulimit -u, TasksMax=)", err)
 	}
 	return &exitError{code: code, err: fmt.Errorf("%s: %w", plain.Word(name), err)}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -792,4 +793,18 @@ func TestRunWaitsThroughAPauseOfTheServers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAProcessThatCannotBeForkedIsNoFaultOfTheCommand, and the error says which limit it may be.
+func TestAProcessThatCannotBeForkedIsNoFaultOfTheCommand(t *testing.T) {
+	t.Parallel()
+	fork := &fs.PathError{Op: "fork/exec", Path: "/usr/bin/redlock", Err: syscall.EAGAIN}
+	err := cannotRun("job", fmt.Errorf("cannot start the process that watches over the command: %w", fork))
+	assert.EqualError(t, err, "job: cannot start the process that watches over the command: fork/exec /usr/bin/redlock: "+
+		"resource temporarily unavailable; this user may have no more processes (ulimit -u, TasksMax=)")
+	var coded *exitError
+	if assert.ErrorAs(t, err, &coded) {
+		assert.Equal(t, exitCannotRun, coded.code)
+	}
+	assert.EqualError(t, cannotRun("job", &fs.PathError{Op: "exec", Path: "/usr/bin/job", Err: syscall.EACCES}), "job: permission denied")
 }
