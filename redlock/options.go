@@ -233,16 +233,18 @@ func Shared() Option {
 
 // Permits makes the name a semaphore: up to k callers hold it, each with its own permit
 // (Lock.Permit). k is from 1, which is Exclusive and the default, to 1,000. All clients of a name
-// should give the same k; where they differ the highest counts.
+// give the same k: a permit is refused while a lock of the name without permits, readers, or permits
+// of another k are there.
 //
 // Each permit is an exclusive lock on a slot, a key of its own. Slot 0 has the key of the plain
-// name, so a client without Permits, or of another library, counts as one holder.
+// name. A client without Permits, or of another library, sees that slot alone, so it costs no more
+// than where there are no permits. It can get the lock beside permits of other slots.
 //
-// ErrHeld says that all k permits are held. Fenced tokens rise within a slot and are not comparable
+// ErrHeld says that all k permits are held, or by which other kind of lock. Fenced tokens rise within a slot and are not comparable
 // between slots, so give the resource Lock.Permit and Lock.Fence. Fair or Shared with Permits above
 // one is an error.
 //
-// A permit costs one vote while few are held. Otherwise callers wait at a gate, which is a lock,
+// A permit costs one vote, and a question in the same packet, while few are held. Otherwise callers wait at a gate, which is a lock,
 // and the first of them asks the nodes which slots are free. Nodes then track a key for each slot.
 func Permits(k int) Option {
 	return Option{apply: func(s *settings) error {

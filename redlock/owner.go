@@ -5,6 +5,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/redquorum/redquorum/internal/protocol"
 )
 
 // A label stands behind the random part of a value, for people who want to know who holds a
@@ -12,7 +14,7 @@ import (
 //
 //	0b5e...(40 hexadecimal digits) 20261122T120307Z web-3 pid 812
 //
-// Nodes compare values as a whole, so a label is no part of any decision. The random part alone
+// The label of a permit begins with "permits=" and k. Nodes compare values as a whole, so a label is no part of any decision. The random part alone
 // keeps two values apart.
 const (
 	randomLength = 40
@@ -58,6 +60,7 @@ func HolderOf(value string) Holder {
 // parseLabel reads what stands behind the random part of a value. It comes from a server, where
 // others may have written it.
 func parseLabel(text string) Holder {
+	text, _ = protocol.CutPermits(text)
 	if len(text) <= len(stamp)+1 || len(text) > len(stamp)+1+maxOwner || text[len(stamp)] != ' ' {
 		return Holder{}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -28,6 +29,9 @@ func slotKey(slot int) string {
 
 // gateKey is the key of the lock that orders those who wait for one of k permits of x.
 func gateKey(k int) string { return fmt.Sprintf("redlock:permit:gate:%d:{x}", k) }
+
+// permitOf is the value of a permit of k that another client holds.
+func permitOf(k int) string { return strings.Repeat("a", 40) + fmt.Sprintf(" permits=%d", k) }
 
 // permitsOf returns the permits of locks, and fails if two are the same.
 func permitsOf(t *testing.T, locks ...*redlock.Lock) map[int]bool {
@@ -104,31 +108,86 @@ func TestBadPermitsAreRefused(t *testing.T) {
 		} {
 			assert.ErrorContains(t, errOf(l.TryAcquire(t.Context(), "x", opts...)), text)
 		}
-		assert.Equal(t, []int{0}, take(t, l, "x", redlock.Exclusive()).Permits())
+		assert.Equal(t, []int{0}, take(t, l, "z", redlock.Exclusive()).Permits())
 		assert.Len(t, take(t, l, "x").Permits(), 2)
 		take(t, l, "y", redlock.Permits(1000))
 	})
 }
 
-// TestOfDifferentNumbersTheHighestCounts.
-func TestOfDifferentNumbersTheHighestCounts(t *testing.T) {
+// TestPermitsExcludeOtherKindsOfLocks: locks without permits, readers, and permits of another number, wherever these
+// are. The error tells which, and nothing is left.
+func TestPermitsExcludeOtherKindsOfLocks(t *testing.T) {
+	five := redlock.Permits(5)
+	for says, hold := range map[string]func(t *testing.T, other *redlock.Locker) []*redlock.Lock{
+		"held by a lock without permits": func(t *testing.T, other *redlock.Locker) []*redlock.Lock {
+			return []*redlock.Lock{take(t, other, "x")}
+		},
+		"held by web-3 since 2000-01-01T00:00:00Z; held by a lock without permits": func(t *testing.T, other *redlock.Locker) []*redlock.Lock {
+			return []*redlock.Lock{take(t, other, "x", redlock.Owner("web-3"))}
+		},
+		"held by a lock without permits; free in ": func(t *testing.T, other *redlock.Locker) []*redlock.Lock {
+			return []*redlock.Lock{take(t, other, "x", redlock.Shared())}
+		},
+		"held by permits of 5": func(t *testing.T, other *redlock.Locker) (last []*redlock.Lock) {
+			for range 5 {
+				if k := take(t, other, "x", five); k.Permit() < 4 {
+					defer k.Release(t.Context())
+				} else {
+					last = append(last, k)
+				}
+			}
+			return last
+		},
+	} {
+		simulateCase(t, says, 5, func(t *testing.T, w *sim.World) {
+			l, other := two(t, w, longest)
+			held := hold(t, other)
+			for _, k := range []int{2, 3, 7} {
+				for range 5 {
+					err := isHeld(t, l, "x", redlock.Permits(k))
+					assert.ErrorContains(t, err, says)
+					assert.NotContains(t, err.Error(), "permits are held")
+					var failed *redlock.QuorumError
+					require.ErrorAs(t, err, &failed)
+					assert.Zero(t, failed.Permits)
+				}
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			_, err := l.Acquire(ctx, "x", redlock.Permits(3))
+			isOnly(t, err, context.DeadlineExceeded)
+			assert.ErrorContains(t, err, says)
+			time.Sleep(rtt)
+			onAll(w, func(s *sim.Server) { assert.Len(t, s.Locks(), 1) })
+
+			got := waits(t.Context(), t, l, redlock.Permits(3), redlock.Weight(2))
+			time.Sleep(time.Second)
+			require.NoError(t, held[0].Release(t.Context()))
+			start := time.Now()
+			assert.Len(t, (<-got).Permits(), 2)
+			assert.Less(t, time.Since(start), 250*time.Millisecond)
+		})
+	}
+}
+
+// TestALockWithoutPermitsAsksForNone: it costs no more than before, and is granted beside permits but the first.
+func TestALockWithoutPermitsAsksForNone(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, other := two(t, w)
-		var locks []*redlock.Lock
+		var held []*redlock.Lock
 		for range 3 {
-			locks = append(locks, take(t, l, "x", redlock.Permits(3)))
-			assert.Less(t, locks[len(locks)-1].Permit(), 3)
+			held = append(held, take(t, l, "x", redlock.Permits(3)))
 		}
-		locks = append(locks, take(t, other, "x", redlock.Permits(5)), take(t, other, "x", redlock.Permits(5)))
-		permitsOf(t, locks...)
-		for _, from := range []*redlock.Locker{l, other} {
-			for _, k := range []int{1, 3, 5} {
-				isHeld(t, from, "x", redlock.Permits(k))
+		isHeld(t, other, "x")
+		for _, k := range held {
+			if k.Permit() == 0 {
+				require.NoError(t, k.Release(t.Context()))
 			}
 		}
-		require.NoError(t, locks[3].Release(t.Context())) // slot 3 or 4
+		r := recorded(w)
+		take(t, other, "x")
+		assert.Empty(t, r.of(sim.Submitted, protocol.OpKind))
 		isHeld(t, l, "x", redlock.Permits(3))
-		assert.Equal(t, locks[3].Permit(), take(t, l, "x", redlock.Permits(5)).Permit())
 	})
 }
 
@@ -161,7 +220,7 @@ func TestAFreePermitIsFound(t *testing.T) {
 			const k = 100
 			onAll(w, func(s *sim.Server) {
 				for slot := range k {
-					s.Set(slotKey(slot), "another", time.Hour)
+					s.Set(slotKey(slot), permitOf(k), time.Hour)
 				}
 			})
 			for free := range k {
@@ -180,7 +239,7 @@ func TestAFreePermitIsFound(t *testing.T) {
 				require.NoError(t, err)
 				assert.Equal(t, free, lock.Permit())
 				assert.LessOrEqual(t, time.Since(start), 5*rtt, "slot %d: a vote, its release, the gate, a question and a vote", free)
-				onAll(w, func(s *sim.Server) { s.Set(slotKey(free), "another", time.Hour) })
+				onAll(w, func(s *sim.Server) { s.Set(slotKey(free), permitOf(k), time.Hour) })
 			}
 		})
 	}
@@ -457,7 +516,7 @@ func TestNodesThatLackPermitsKeepNobodyWaiting(t *testing.T) {
 			onAll(w, func(s *sim.Server) {
 				for slot := range k {
 					if s != lacks && s != w.Servers()[(from+1)%5] {
-						s.Set(slotKey(slot), "another", time.Hour)
+						s.Set(slotKey(slot), permitOf(k), time.Hour)
 					}
 				}
 			})
@@ -478,7 +537,7 @@ func TestNodesThatLackPermitsKeepNobodyWaiting(t *testing.T) {
 				time.Sleep(time.Second / 2)
 				start := time.Now()
 				onAll(w, func(s *sim.Server) {
-					if s.Keys()[slotKey(slot)] == "another" { // and not a waiter's, who tries it
+					if s.Keys()[slotKey(slot)] == permitOf(k) { // and not a waiter's, who tries it
 						s.Del(slotKey(slot))
 					}
 				})

@@ -60,7 +60,7 @@ func acquisitionFlags(c *cobra.Command, graceName, grace string) *acquisition {
 	f.StringVar(&a.owner, "owner", "", "`LABEL` that shows others who holds the lock; at most 128 bytes (default: USER@HOST:PID)")
 	f.StringArrayVar(&a.and, "and", nil, "also hold `NAME`, all names or none; repeat the flag for more, in any order")
 	f.BoolVar(&a.shared, "shared", false, "be a reader: other readers may hold the lock at the same time, a holder without --shared may not")
-	f.IntVar(&a.permits, "permits", 1, "how many holders may have the lock at the same time; use the same number for a NAME everywhere")
+	f.IntVar(&a.permits, "permits", 1, "how many holders may have the lock at the same time; use the same number for a NAME everywhere, because another is refused")
 	f.IntVar(&a.weight, "weight", 1, "how many of the permits to take, all or none")
 	f.IntVarP(&a.heldCode, "conflict-exit-code", "E", exitHeld, "exit with `CODE` if another client holds the lock")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "do not report that another client holds the lock, or that redlock waits for it: see the exit code")

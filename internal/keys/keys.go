@@ -36,6 +36,7 @@ const (
 	Queue   Kind = "redlock:queue:"   // of waiters; see Seen and Call
 	Mark    Kind = "redlock:once:"    // that outlives the lock
 	Gate    Kind = permit + "gate:"   // the lock that a caller has while it takes more than one slot
+	Number  Kind = permit + "of:"     // how many slots there are, for those who have them
 
 	permit Kind = "redlock:permit:" // and the slot's number and a colon
 )

@@ -60,6 +60,7 @@ var operations = map[string]operation{
 	"watch":          {op: protocol.OpWatch},
 	"mark":           {args: "mark ttl", op: protocol.OpMark},
 	"slots":          {args: "n from", op: protocol.OpSlots, more: func(s *step) { s.req.Slots = &protocol.Slots{Stem: "s", Tail: "k"} }},
+	"kind":           {args: "n ttl", op: protocol.OpKind, more: func(s *step) { s.req.Slots = &protocol.Slots{Stem: "s", Tail: "k", Kind: "of"} }},
 	"fenced":         {args: "value token", op: protocol.OpAcquireFenced, more: fenced},
 	"judged":         {args: "value token", op: protocol.OpAcquireFenced, more: judged},
 	"raise":          {args: "value token", op: protocol.OpRaise, more: fenced},

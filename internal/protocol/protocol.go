@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -104,13 +105,14 @@ const (
 	OpIntend        // have new readers of key wait for the writer Value for TTL, if there are readers (see Shared); zero: no more
 	OpMark          // raise the mark that key holds to Mark, for TTL at least: granted if it was lower
 	OpSlots         // tell which slots are free: granted if any is; changes nothing; see Slots
+	OpKind          // note for TTL that slots are N: granted if no lock of another kind is there; see Slots
 )
 
 var opNames = [...]string{
 	OpAcquire: "acquire", OpExtend: "extend", OpRelease: "release", OpInspect: "inspect", OpLook: "inspect",
 	OpAcquireFenced: "acquire", OpRaise: "raise", OpReleaseFenced: "release", OpWatch: "watch", OpQueue: "queue", OpAdmit: "admit",
 	OpShare: "acquire", OpExtendShared: "extend", OpReleaseShared: "release", OpIntend: "intend",
-	OpMark: "mark", OpSlots: "slots",
+	OpMark: "mark", OpSlots: "slots", OpKind: "acquire",
 }
 
 // String returns a word for what is asked, such as "acquire", or "Op(42)" for what is
@@ -192,7 +194,7 @@ type Request struct {
 	Mark   int64   // of an OpMark: above zero and below 2^53
 
 	Shared *Shared // of an operation on readers
-	Slots  *Slots  // of an OpSlots
+	Slots  *Slots  // of an OpSlots or OpKind
 
 	// MayHold says of a release that the node may hold the value, now or
 	// once an earlier request has run. Such a release is not given up when it
@@ -255,10 +257,38 @@ const MostFree = 8
 // of slot i is Stem, the number i, and Tail. The node looks at From first and at the others in
 // a circle, until it has found MostFree. From is drawn by lot, so that clients are told of
 // different slots.
+//
+// Permits of N exclude permits of another number, readers, and holders without permits. The value of a
+// permit tells its N (see Permits), and Kind is the key by which a node keeps the N that it has last found
+// without others. So an OpKind looks at slot 0, and only where Kind has another number at all slots.
 type Slots struct {
 	Stem, Tail string
 	N          int // slots are numbered from 0 to N-1
 	From       int
+	Kind       string // of an OpKind
+}
+
+// MostSlots bounds N.
+const MostSlots = 1000
+
+// permits is how the label of a permit begins: what stands behind 40 hexadecimal digits and a space in its value.
+const permits = "permits="
+
+// PermitsLabel returns how the label of a permit of n begins.
+func PermitsLabel(n int) string { return permits + strconv.Itoa(n) }
+
+// CutPermits returns the label without what tells that the value is that of a permit, and of how many; zero for
+// other labels.
+func CutPermits(label string) (rest string, n int) {
+	of, isPermit := strings.CutPrefix(label, permits)
+	if !isPermit {
+		return label, 0
+	}
+	number, rest, _ := strings.Cut(of, " ")
+	if n, err := strconv.Atoi(number); err == nil && n > 0 && PermitsLabel(n) == permits+number {
+		return rest, n
+	}
+	return label, 0
 }
 
 // SlotKey returns the key of slot i of an OpSlots.
@@ -304,7 +334,7 @@ const NoTTL time.Duration = -1
 type Reply struct {
 	Outcome Outcome
 	Value   string        // OpInspect: the value of the key, empty if there is none
-	Owner   string        // Refused, to an OpRelease: what stands behind 40 hexadecimal digits and a space in the value that is there
+	Owner   string        // Refused, to an OpRelease or OpKind: what stands behind 40 hexadecimal digits and a space in the value that is there
 	TTL     time.Duration // OpInspect and Refused: what is left of the key; of an OpSlots the shortest; NoTTL; zero if it is gone or was not told
 	Err     error         // Failed and Unknown: why
 
@@ -313,7 +343,7 @@ type Reply struct {
 	// above Floor, and near to it.
 	Floor int64
 
-	// Readers is set in a Refused reply to a release of a writer: key has readers.
+	// Readers is set in a Refused reply to a release of a writer or an OpKind: key has readers.
 	Readers bool
 
 	Run   string        // tells the server's process and data set from all others; empty if it is not known

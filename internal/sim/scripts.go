@@ -41,6 +41,8 @@ func (s *store) obey(req *protocol.Request) protocol.Reply {
 		return s.stand(req)
 	case req.Op == protocol.OpSlots:
 		return s.lookForSlots(req)
+	case req.Op == protocol.OpKind:
+		return s.lookForOthers(req)
 	case req.Shared != nil:
 		return s.sharing(req)
 	}
@@ -242,6 +244,32 @@ func (s *store) freeSlots(req *protocol.Request) (free []int, looked []string) {
 		}
 	}
 	return free, looked
+}
+
+// lookForOthers runs an OpKind.
+func (s *store) lookForOthers(req *protocol.Request) protocol.Reply {
+	most := req.Slots.N
+	for slot := 0; slot < most; slot++ {
+		e, there := s.lookup(req.SlotKey(slot))
+		switch _, of := protocol.CutPermits(ownerOf(e.value)); {
+		case slot == 0 && e.wrong:
+			return protocol.Reply{Outcome: protocol.Failed, Err: protocol.ErrWrongType}
+		case there && of != req.Slots.N && (of > 0 || slot == 0):
+			return s.refuseRelease(e)
+		case slot > 0:
+			continue
+		}
+		last, _ := s.lookup(req.Slots.Kind)
+		n, _ := strconv.Atoi(last.value)
+		if n == req.Slots.N && 2*s.left(last) > req.TTL {
+			return protocol.Reply{Outcome: protocol.Granted}
+		} else if n == req.Slots.N {
+			break
+		}
+		most = max(most, min(n, protocol.MostSlots))
+	}
+	s.write(req.Slots.Kind, entry{value: strconv.Itoa(req.Slots.N), expires: s.now() + req.TTL})
+	return protocol.Reply{Outcome: protocol.Granted}
 }
 
 // A ticket is a place in a queue.

@@ -42,7 +42,7 @@ func text(k *Call) string {
 // TestEveryRequestIsAppended: what stands before it in the writer's memory stays.
 func TestEveryRequestIsAppended(t *testing.T) {
 	t.Parallel()
-	for op := protocol.OpAcquire; op <= protocol.OpSlots; op++ {
+	for op := protocol.OpAcquire; op <= protocol.OpKind; op++ {
 		for _, watch := range []bool{false, true} {
 			r := request(op, "k", "v")
 			r.Watch = watch
@@ -87,7 +87,7 @@ func TestAReleaseIsRetried(t *testing.T) {
 func TestAScriptThatIsLostIsSentInFull(t *testing.T) {
 	t.Parallel()
 	const lost = redis.Error("NOSCRIPT No matching script. Please use EVAL.")
-	for op := protocol.OpAcquire; op <= protocol.OpSlots; op++ {
+	for op := protocol.OpAcquire; op <= protocol.OpKind; op++ {
 		k := callOf(request(op, "k", "v"), Form{})
 		a := k.Answer(nil, lost)
 		switch cmd := commands[op]; {

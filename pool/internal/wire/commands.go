@@ -61,6 +61,7 @@ var commands = [...]command{
 	protocol.OpIntend:        {script: intendScript, encode: encodeIntent, decode: decodeOwned},
 	protocol.OpMark:          {script: markScript, encode: encodeMark, decode: decodeOwned},
 	protocol.OpSlots:         {script: slotsScript, encode: encodeSlots, decode: decodeSlots},
+	protocol.OpKind:          {script: kindScript, encode: encodeKind, decode: decodeReleased},
 }
 
 // The scripts of locks answer 1 for done, and otherwise a list with the remaining TTL of the key
@@ -76,6 +77,7 @@ var (
 	markScript   = newScript(1, 2, "mark")
 	recordScript = newScript(1, 4, "record")
 	slotsScript  = newKeysScript("slots")
+	kindScript   = newScript(2, 4, "kind")
 
 	shareScript         = newScript(3, 3, "share")
 	extendSharedScript  = newScript(2, 2, "extend_shared")
@@ -269,6 +271,11 @@ func decodeSlots(answer any) (protocol.Reply, error) {
 		}
 	}
 	return unexpected(answer)
+}
+
+func encodeKind(p Packet, r *protocol.Request) Packet {
+	s := r.Slots
+	return p.Text(r.Key).Text(s.Kind).Text(s.Stem).Text(s.Tail).Number(int64(s.N)).Number(r.TTL.Milliseconds())
 }
 
 func encodeRecord(p Packet, r *protocol.Request) Packet {

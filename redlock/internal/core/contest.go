@@ -72,7 +72,7 @@ func (c *contest) wait(p phase, t clock.Instant) { c.phase, c.until = p, t }
 func (k *Key) vote(now clock.Instant) {
 	c, t := k.contest, k.wanting(nil).Terms
 	k.tellLost()
-	c.claim = &Claim{Terms: t, Value: k.Group.NewValue(t.Owner), horizon: c.place.horizon}
+	c.claim = &Claim{Terms: t, Value: k.newValue(t), horizon: c.place.horizon}
 	if t.Shared {
 		k.withdraw(now)
 		c.claim.readers = newReaders(k.Name)
@@ -90,6 +90,16 @@ func (k *Key) vote(now clock.Instant) {
 		c.endsBy(max(k.ends(try), now+1)) // at once after this vote began, if that is over
 	}
 	k.send(c.vote, k.Group.everyNode(), &c.vote.Req)
+}
+
+// newValue makes the value of a claim. That of a permit tells of how many it is one, before the owner's label.
+func (k *Key) newValue(t *Terms) string {
+	value := k.Group.NewValue(t.Owner)
+	if t.Permits == 0 {
+		return value
+	}
+	at := min(len(value), randomLength)
+	return value[:at] + " " + protocol.PermitsLabel(t.Permits) + value[at:]
 }
 
 // voted is told of an answer to a vote.

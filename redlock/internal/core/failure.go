@@ -41,6 +41,10 @@ type Failure struct {
 	Took      time.Duration // since the nodes were asked
 	Owner     string        // the label of the holder, if it has one
 	IsEarly   bool          // nodes had to record the TTL first; they grant the next ballot
+
+	// Beside is what has kept a caller from permits of which some are free: permits of that number, or
+	// with 1 a lock without permits. Zero: neither.
+	Beside int
 }
 
 // During returns the failure with how long the outage has lasted.
@@ -58,12 +62,14 @@ func (f *Failure) IsSplit() bool { return f.Kind == ByOther && f.Votes > 0 }
 
 // ownerOf returns what stands behind the random part of a value: the owner's label, if there is one.
 func ownerOf(value string) string {
-	const random = 40
-	if len(value) > random && value[random] == ' ' {
-		return value[random+1:]
+	if len(value) > randomLength && value[randomLength] == ' ' {
+		return value[randomLength+1:]
 	}
 	return ""
 }
+
+// randomLength is that of the random part of a value, in bytes.
+const randomLength = 40
 
 // IsPermanent reports whether waiting is useless: too many nodes reject the request for good.
 func (f *Failure) IsPermanent() bool {

@@ -29,6 +29,7 @@ type Claim struct {
 	known
 	trouble *trouble // nil: all has been well
 	told    bool     // its value is known outside of this process
+	Checked bool     // the holder's: as a permit it has no lock of another kind beside it
 	readers *readers // nil: it is a writer's
 	tokens  *tokens  // nil: its Terms are not Fenced
 }

@@ -155,6 +155,7 @@ type Terms struct {
 	Patience time.Duration // through an outage
 	Shared   bool          // it is a reader: see readers.go
 	Fair     bool          // it is served in the order in which callers of all processes came; no reader is
+	Permits  int           // of how many this is one, which the value tells; zero: it is no permit
 	Tag      any           // the owner's: whose requests these are
 }
 

@@ -281,7 +281,7 @@ func (c *Claim) suits(t *Terms) bool {
 		return (t.Adopts == "" || t.Adopts == c.Value) && t.Shared && c.readers != nil && t.TTL <= c.Terms.TTL
 	}
 	of := c.Terms
-	return t == of || t.TTL == of.TTL && t.Timeout == of.Timeout && t.Owner == of.Owner && t.Fenced == of.Fenced && t.Adopts == of.Adopts
+	return t == of || t.TTL == of.TTL && t.Timeout == of.Timeout && t.Owner == of.Owner && t.Fenced == of.Fenced && t.Adopts == of.Adopts && t.Permits == of.Permits
 }
 
 // heldHere is the failure of a caller that finds another caller of this process holding the lock. Beside a writer no

@@ -139,7 +139,7 @@ func (p *Poll) Answer(node int) core.Answer {
 	if r.Outcome == 0 {
 		after = p.engine.clock.Now().Sub(p.Start)
 	}
-	return core.Answer{Node: node, Outcome: r.Outcome, Err: r.Err, TTL: r.TTL, After: after}
+	return core.Answer{Node: node, Outcome: r.Outcome, Err: r.Err, TTL: r.TTL, Owner: r.Owner, Readers: r.Readers, After: after}
 }
 
 // Marks returns the marks of the nodes that have told theirs, zero for none. A mark of other digits than the scripts

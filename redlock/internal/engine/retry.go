@@ -40,6 +40,21 @@ func (e *Engine) Try(ctx context.Context, key string, t *core.Terms, s Schedule)
 	return lock, f, err
 }
 
+// TryAsking is Try without a Schedule. It calls ask when a try has asked for the lock, so that the nodes get the Poll
+// in the same packet, behind that. It returns the Poll of the last try.
+func (e *Engine) TryAsking(ctx context.Context, key string, t *core.Terms, ask func() *Poll) (lock Lock, p *Poll, f *core.Failure, err error) {
+	f, err = e.Repeat(ctx, t, Schedule{}, func() (f *core.Failure, worth int, err error) {
+		if err := ctx.Err(); err != nil {
+			return nil, 0, err
+		}
+		c := e.begin(key, core.Caller{Terms: t, Try: true})
+		p = ask()
+		lock, f, err = c.grant(ctx)
+		return f, 0, err
+	})
+	return lock, p, f, err
+}
+
 // settling is how many more tries a failure is worth by itself.
 func settling(f *core.Failure) int {
 	if f.IsSplit() {

@@ -4,17 +4,22 @@
 //
 // A caller tries one slot, drawn by lot. If that is refused it waits at a gate, which is a lock as well:
 //
-//	try a slot ──refused──► gate of the weights ──► gate of those who want one of k ──► gathering ──► Permits
-//	    │                   (with a weight only)                                                        ▲
-//	    └────won────────────────────────────────────────────────────────────────────────────────────────┘
+//	try a slot ──refused──► gate of those who want one of k ──► gathering ──► Permits
+//	    │                                                                       ▲
+//	    └────won────────────────────────────────────────────────────────────────┘
 //
 // The one at the gate gathers: it takes as many free slots as it wants, and hands the gate on. So those who wait are
 // served in the order of the gate, and a free slot is chased by one of them only.
 //
 // A caller with a weight keeps what it has while it waits for the rest. Two with a part each would wait for each
-// other for ever, so those with a weight, whatever their k, have one gate more. Callers with another k have another
-// last gate, because one that may use fewer slots must not keep others from the rest. Different k are safe, and the
-// highest counts.
+// other for ever; the gate keeps them apart. Callers that only try do not wait at it. Those with a weight have a gate
+// of their own, at which they wait some round trips.
+//
+// A permit excludes other kinds of locks of its name: permits of another k, readers, and holders without permits. Each
+// vote for a slot is followed, in the same packet, by the question whether there are any (protocol.OpKind). Two of
+// different kinds that come at the same moment may both find the other, and neither gets it. It is no more than a check
+// of those who take permits. A holder without permits asks nobody, so as not to cost more, and gets the lock beside
+// all permits but that of slot 0, whose key is its own.
 package semaphore
 
 import (
@@ -78,6 +83,7 @@ const (
 	longest   = 200 * time.Millisecond // bounds the time between two questions
 	hintGap   = 2 * time.Millisecond   // for which the hints of other nodes are waited for, before all are asked
 	maxMisses = 5                      // votes that a try may lose, because others were faster each time
+	kindLife  = 7 * 24 * time.Hour     // for how long nodes keep how many permits a name has
 )
 
 // Get gets the permits as the Schedule says, or adopts the one whose slot has the value that the Terms adopt. It returns
@@ -136,6 +142,10 @@ func (s *Semaphores) adopt(ctx context.Context, w Want) (*Permits, *core.Failure
 // Acquire gets the permits, or says why it has not got them. With a context's error the failure is what was in the
 // way. An outage is noticed where the gate is lost or is to be taken.
 func (s *Semaphores) Acquire(ctx context.Context, w Want) (p *Permits, f *core.Failure, err error) {
+	if w.Terms.Permits != w.K {
+		own := *w.Terms
+		own.Permits, w.Terms = w.K, &own
+	}
 	gate := keys.GateOf(w.Key, w.K)
 	isKept := int64(s.clock.Now()) < s.turn(w.Key).Swap(0) || s.engine.IsKnown(gate) // others wait, as far as is known
 	if g := s.begin(w); w.Weight == 1 && (w.Try || !isKept && !s.engine.IsWanted(keys.Slot(w.Key, g.from))) {
@@ -158,16 +168,15 @@ func (s *Semaphores) Acquire(ctx context.Context, w Want) (p *Permits, f *core.F
 	}
 }
 
-// pass takes the gates, gathers the permits, and hands the gates on. One that only tries goes past the last gate, and
-// waits some round trips for the other.
+// pass takes a gate, gathers the permits, and hands the gate on.
 func (s *Semaphores) pass(ctx context.Context, w Want, gate string) (*Permits, *core.Failure, error) {
 	terms := *w.Terms
-	terms.TTL, terms.Renew, terms.MaxHold, terms.Fenced, terms.Owner = min(terms.TTL, gateTTL), true, 0, false, ""
+	terms.TTL, terms.Renew, terms.MaxHold, terms.Fenced, terms.Owner, terms.Permits = min(terms.TTL, gateTTL), true, 0, false, "", 0
 	if w.outage > 0 {
 		terms.Patience -= s.clock.Now().Sub(w.outage)
 	}
-	var gates []string // in an order that is the same for all clients
-	if w.Weight > 1 {
+	var gates []string
+	if w.Weight > 1 && w.Try {
 		gates = append(gates, keys.Gate.Of(w.Key))
 	}
 	g, when := s.begin(w), engine.Schedule{InLine: true}
@@ -415,7 +424,7 @@ func (g *gathering) run(ctx, lines context.Context) (*core.Failure, error) {
 		case ctx.Err() != nil, g.limit > 0 && (g.misses == g.limit || slot < 0 && isTold):
 			return g.inTheWay(core.ByOther), ctx.Err()
 		case slot >= 0:
-			if f := g.try(ctx, slot); f != nil && g.limit > 0 && f.Kind != core.ByOther && f.Kind != core.ByUs {
+			if f := g.try(ctx, slot); f != nil && g.limit > 0 && (f.Beside > 0 || f.Kind != core.ByOther && f.Kind != core.ByUs) {
 				return f, ctx.Err()
 			}
 		case now >= due:
@@ -439,6 +448,8 @@ func (g *gathering) inTheWay(kind core.Kind) *core.Failure {
 	now := g.clock.Now()
 	f := &core.Failure{Kind: kind, At: now}
 	switch {
+	case g.refused != nil && g.refused.Beside > 0 && kind == core.ByOther:
+		f = g.refused.After(now)
 	case g.asked > 0:
 		f.Nodes, f.Took, f.Answers = len(g.nodes), now.Sub(g.asked), slices.Clone(g.told)
 		if f.Took >= g.Terms.Timeout {
@@ -471,7 +482,8 @@ func (g *gathering) look() int {
 // once more.
 func (g *gathering) try(ctx context.Context, slot int) *core.Failure {
 	start := g.clock.Now()
-	lock, f, _ := g.engine.Try(ctx, keys.Slot(g.Key, slot), g.terms, engine.Schedule{})
+	lock, poll, f, _ := g.engine.TryAsking(ctx, keys.Slot(g.Key, slot), g.terms, g.askKind)
+	lock, f = g.checked(ctx, lock, poll, f)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.clock.Now()
@@ -484,10 +496,49 @@ func (g *gathering) try(ctx context.Context, slot int) *core.Failure {
 	if pause := min(hintGap<<min(g.misses, 10), longest) / 2; g.limit == 0 {
 		g.ask = now.Add(pause + g.engine.Jitter(pause))
 	}
-	if g.misses++; g.refused == nil || f != nil && f.Owner != "" { // else the context has ended in the middle of the vote
+	g.misses++
+	g.learn(f)
+	return f
+}
+
+// learn notes why a vote was lost. The context may have ended in the middle of it: then nothing is known.
+func (g *gathering) learn(f *core.Failure) {
+	if old := g.refused; old == nil || f != nil && (f.Owner != "" || f.Beside != old.Beside) {
 		g.refused = f
 	}
-	return f
+}
+
+// askKind asks the nodes whether there are locks of another kind.
+func (g *gathering) askKind() *engine.Poll {
+	stem, tail := keys.Slots(g.Key)
+	return g.engine.Ask(protocol.Request{Op: protocol.OpKind, Key: g.Key, TTL: kindLife, Timeout: g.Terms.Timeout,
+		Slots: &protocol.Slots{Stem: stem, Tail: tail, N: g.K, Kind: keys.Number.Of(g.Key)}}, nil)
+}
+
+// checked gives a slot back that was won beside a lock of another kind, and returns why. A claim that is handed over
+// was checked. The nodes must have been asked when they had the slot: of two that come at the same moment one, at
+// least, sees the other.
+func (g *gathering) checked(ctx context.Context, lock engine.Lock, p *engine.Poll, f *core.Failure) (engine.Lock, *core.Failure) {
+	if lock.Hold == nil || lock.Claim.Checked {
+		return lock, f
+	}
+	if p == nil || p.Start < lock.Since {
+		p = g.askKind()
+	}
+	p.Wait(ctx, engine.Decided)
+	if f = p.Failure(); f == nil {
+		lock.Claim.Checked = true
+		return lock, nil
+	}
+	lock.Drop()
+	if f.Kind, f.Votes = core.ByOther, p.Tally.Granted; ctx.Err() == nil {
+		f.Weigh()
+	}
+	if i := slices.IndexFunc(f.Answers, func(a core.Answer) bool { return a.Outcome == protocol.Refused }); i >= 0 && f.Kind == core.ByOther {
+		_, n := protocol.CutPermits(f.Answers[i].Owner)
+		f.Beside = max(n, 1)
+	}
+	return engine.Lock{}, f
 }
 
 // take takes what has come of a try, or of waiting in a line.
@@ -514,8 +565,12 @@ func (g *gathering) lineUp(ctx context.Context) {
 		g.taken[slot] = true
 		g.lines.Go(func() {
 			lock, _, _ := g.engine.Acquire(ctx, keys.Slot(g.Key, slot), g.terms)
+			lock, f := g.checked(ctx, lock, nil, nil)
 			g.mu.Lock()
 			defer g.mu.Unlock()
+			if f != nil {
+				g.learn(f)
+			}
 			g.take(slot, lock)
 			g.note(0)
 		})

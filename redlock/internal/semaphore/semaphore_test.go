@@ -98,7 +98,7 @@ func isEmpty(t *testing.T, w *sim.World) {
 	t.Helper()
 	time.Sleep(5 * time.Second)
 	for _, s := range w.Servers() {
-		assert.Empty(t, s.Keys())
+		assert.Empty(t, s.Locks())
 	}
 }
 
@@ -252,10 +252,12 @@ func TestCloseEndsAllWaiting(t *testing.T) {
 	})
 }
 
-// slotsOf has a process hold slots, which it releases in their order.
-func (p *process) slotsOf(t *testing.T, slots ...int) (release func()) {
+// slotsOf has a process hold slots of k, which it releases in their order.
+func (p *process) slotsOf(t *testing.T, k int, slots ...int) (release func()) {
 	t.Helper()
 	var held []engine.Lock
+	terms := terms
+	terms.Permits = k
 	for _, slot := range slots {
 		lock, f, err := p.engine.Acquire(t.Context(), keys.Slot("x", slot), &terms)
 		require.NoError(t, err)
@@ -268,13 +270,14 @@ func (p *process) slotsOf(t *testing.T, slots ...int) (release func()) {
 	}
 }
 
-// TestWeightsOfOtherNumbersNeverWaitInACircle: each of the two could take a part of what the other needs.
+// TestWeightsOfOtherNumbersNeverWaitInACircle: each of the two could take a part of what the other needs, if there were
+// not the permits of another number.
 func TestWeightsOfOtherNumbersNeverWaitInACircle(t *testing.T) {
 	simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
 		other, a, b := begin(t, w), begin(t, w), begin(t, w)
 		for range 10 {
-			release := other.slotsOf(t, 3, 0)
-			three := a.waits(t, x(3, 3)) // it has slots 1 and 2
+			release := other.slotsOf(t, 4, 3, 0)
+			three := a.waits(t, x(3, 3))
 			four := b.waits(t, x(4, 3))
 			release()
 			time.Sleep(time.Second)
@@ -293,25 +296,11 @@ func TestWeightsOfOtherNumbersNeverWaitInACircle(t *testing.T) {
 	})
 }
 
-// TestAWeightThatWaitsForAnotherKeepsNoneFromFreeSlots: those with its number that want one permit.
-func TestAWeightThatWaitsForAnotherKeepsNoneFromFreeSlots(t *testing.T) {
-	simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
-		other, a, b, c := begin(t, w), begin(t, w), begin(t, w), begin(t, w)
-		other.slotsOf(t, 0, 1)
-		a.waits(t, x(2, 2))
-		b.waits(t, x(4, 2)) // at the gate of the weights
-		start := time.Now()
-		c.take(t, x(4, 1))
-		c.take(t, x(4, 1))
-		assert.Less(t, time.Since(start), time.Second)
-	})
-}
-
 // TestOneThatLosesItsGateLetsTheNextGoFirst, and keeps no permit from it.
 func TestOneThatLosesItsGateLetsTheNextGoFirst(t *testing.T) {
 	simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
 		other, a, b := begin(t, w), begin(t, w), begin(t, w)
-		release := other.slotsOf(t, 0)
+		release := other.slotsOf(t, 2, 0)
 		first := a.waits(t, x(2, 2)) // it has slot 1
 		second := b.waits(t, x(2, 2))
 		for _, s := range w.Servers() {
@@ -331,7 +320,7 @@ func TestOneThatLosesItsGateLetsTheNextGoFirst(t *testing.T) {
 func TestAPermitThatIsLostMeanwhileIsTakenAnew(t *testing.T) {
 	simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
 		other, a := begin(t, w), begin(t, w)
-		release := other.slotsOf(t, 0)
+		release := other.slotsOf(t, 2, 0)
 		got := a.waits(t, x(2, 2)) // it has slot 1
 		for _, s := range w.Servers() {
 			s.Del(keys.Slot("x", 1))
@@ -374,7 +363,7 @@ func TestTheTTLCountsFromWhenAllAreThere(t *testing.T) {
 			want, changed := x(2, 2), terms
 			change(&changed)
 			want.Terms = &changed
-			release := other.slotsOf(t, 0)
+			release := other.slotsOf(t, 2, 0)
 			got := p.waits(t, want)
 			time.Sleep(15 * time.Second)
 			release()
@@ -419,7 +408,7 @@ func TestWhoLeavesAtAnyStepLeavesNothing(t *testing.T) {
 func TestWeightsOfOneProcessAreServedInOrder(t *testing.T) {
 	simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
 		other, p := begin(t, w), begin(t, w)
-		release := other.slotsOf(t, 0)
+		release := other.slotsOf(t, 5, 0)
 		order := make(chan int, 2)
 		for _, weight := range []int{5, 2} {
 			go func() {
@@ -479,7 +468,7 @@ func TestAPermitThatIsGivenBackWakesAWaiterOfItsOwnProcess(t *testing.T) {
 					}
 				})
 				other, p := begin(t, w), beginWith(t, w, func(n protocol.Node) protocol.Node { return silent{n} })
-				release := other.slotsOf(t, 0, 1)
+				release := other.slotsOf(t, 2, 0, 1)
 				got := p.waits(t, x(2, 1))
 				for asked.Store(0); asked.Load() < 5; { // so that the next question is far
 					time.Sleep(simtest.RTT)
@@ -493,4 +482,39 @@ func TestAPermitThatIsGivenBackWakesAWaiterOfItsOwnProcess(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestPermitsOfTwoNumbersAreNeverHeldTogether, however close to each other they come.
+func TestPermitsOfTwoNumbersAreNeverHeldTogether(t *testing.T) {
+	simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
+		a, b := begin(t, w), begin(t, w)
+		net := sim.Fixed(simtest.Leg)
+		net.Travel = func(_ sim.Leg, dice *rand.Rand) (time.Duration, bool) {
+			return simtest.Leg/2 + time.Duration(dice.Int64N(int64(simtest.Leg))), false
+		}
+		w.SetNet(net)
+		won := 0
+		for range 200 {
+			var held [2]*semaphore.Permits
+			var both sync.WaitGroup
+			for i, p := range []*process{a, b} {
+				both.Go(func() {
+					time.Sleep(time.Duration(rand.Int64N(int64(3 * simtest.Leg))))
+					want := x(2+i, 1)
+					want.Try = true
+					held[i], _, _ = p.Acquire(t.Context(), want)
+				})
+			}
+			both.Wait()
+			require.False(t, held[0] != nil && held[1] != nil)
+			for _, p := range held {
+				if p != nil {
+					won++
+					p.Release(t.Context())
+				}
+			}
+			time.Sleep(time.Second)
+		}
+		assert.Greater(t, won, 50)
+	})
 }
