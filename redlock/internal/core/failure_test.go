@@ -113,3 +113,24 @@ func TestAReaderThatTriesAsksAtOnce(t *testing.T) {
 	h.answer(h.sent(protocol.OpShare), lacking, lacking, lacking)
 	assert.NotNil(t, try.Failure)
 }
+
+// TestAReaderThatTriesHasItsOwnTime in the question of another reader whether it may join those of the process.
+func TestAReaderThatTriesHasItsOwnTime(t *testing.T) {
+	t.Parallel()
+	const timeout = 50 * time.Millisecond
+	shared := func(t *Terms) { t.Shared, t.Timeout, t.TTL = true, 10*time.Second, time.Minute }
+	h := newKey(t)
+	h.waits(shared)
+	h.answer(h.sent(protocol.OpShare), granted, granted, granted)
+	h.pass(time.Second)
+	h.Carried()
+	waiter := h.waits(shared)
+	h.sent(protocol.OpShare) // the nodes do not answer
+	try := h.tries(func(t *Terms) { t.Shared, t.Timeout, t.TTL = true, timeout, time.Minute })
+	h.pass(3*timeout - time.Millisecond)
+	assert.Nil(t, try.Failure)
+	h.pass(time.Millisecond)
+	require.NotNil(t, try.Failure)
+	assert.Equal(t, NoQuorum, try.Failure.Kind)
+	assert.Nil(t, waiter.Failure)
+}

@@ -357,8 +357,8 @@ func (k *Key) tickHeld(now clock.Instant) {
 	if c.renewal != nil && now >= c.renewal.overdue() {
 		c.renewalFailed(now) // answers may still come and be learnt from
 	}
-	if c.readers != nil && c.readers.asked != nil && now >= c.readers.asked.timeout() {
-		k.joinRefused(now)
+	if c.readers != nil && c.readers.asked != nil {
+		k.tickJoin(now)
 	}
 	if c.renewal == nil && c.isRenewed() && now >= c.renewAt {
 		c.renewal = k.extend(0, now)

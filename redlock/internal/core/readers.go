@@ -254,6 +254,19 @@ func (k *Key) joinRefused(now clock.Instant) {
 	}
 }
 
+// tickJoin fails those that try and have waited for three of their time-outs, and ends a question that is overdue.
+func (k *Key) tickJoin(now clock.Instant) {
+	b := k.claim.readers.asked
+	for _, try := range slices.Clone(k.tries) {
+		if now >= k.ends(try) {
+			k.fail(try, b.explain(now))
+		}
+	}
+	if now >= b.timeout() {
+		k.joinRefused(now)
+	}
+}
+
 // endJoin gives up the question, if one is under way.
 func (k *Key) endJoin(r *readers) {
 	if r.asked != nil {
@@ -266,7 +279,11 @@ func (k *Key) endJoin(r *readers) {
 func (k *Key) joinDue() clock.Instant {
 	switch r := k.claim.readers; {
 	case r.asked != nil:
-		return r.asked.timeout()
+		at := r.asked.timeout()
+		for _, try := range k.tries {
+			at = min(at, k.ends(try))
+		}
+		return at
 	case k.joiner() != nil:
 		return r.askAt
 	}
