@@ -132,6 +132,7 @@ func (k *Key) won(now clock.Instant) {
 		return
 	case who == nil: // it has left
 		k.undo(k.Group.everyNode(), now)
+		c.loses(b.failure(Stale, now))
 		k.endContest(now)
 		return
 	case !k.hasToken(now):
@@ -451,6 +452,9 @@ func (k *Key) endCallers(now clock.Instant) {
 		case f.Kind == NoQuorum && c.phase == voting && w != k.wanting(nil): // that one has the time of the vote
 			k.fail(w, f.During(max(k.remember().outage, c.vote.Start), now))
 		}
+	}
+	if c.phase == voting && k.wanting(nil) == nil { // nobody waits for the other answers
+		c.loses(f)
 	}
 }
 

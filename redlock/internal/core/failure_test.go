@@ -134,3 +134,43 @@ func TestAReaderThatTriesHasItsOwnTime(t *testing.T) {
 	assert.Equal(t, NoQuorum, try.Failure.Kind)
 	assert.Nil(t, waiter.Failure)
 }
+
+// voted returns how many votes the observer was told of.
+func (h *held) voted() (n int) {
+	for _, e := range h.Effects() {
+		if e.Kind == Voted {
+			n++
+		}
+	}
+	return n
+}
+
+// TestAVoteIsReportedThoughNobodyWaitsForItsEnd: the last caller has waited for long enough before the nodes answered.
+func TestAVoteIsReportedThoughNobodyWaitsForItsEnd(t *testing.T) {
+	t.Parallel()
+	h := newKey(t)
+	waiter := h.waits(func(t *Terms) { t.Timeout = 10 * time.Second; t.TTL = time.Minute })
+	try := h.tries(func(t *Terms) { t.Timeout = 50 * time.Millisecond; t.TTL = time.Minute })
+	assert.NotNil(t, h.Leave(waiter, h.now))
+	assert.Zero(t, h.voted())
+	h.pass(time.Second)
+	require.NotNil(t, try.Failure)
+	assert.Equal(t, 1, h.voted())
+}
+
+// TestAVoteIsReportedThoughNobodyCanHaveTheLock: the caller that tried has waited for long enough, and the one in line is
+// Fair and not the first of the order.
+func TestAVoteIsReportedThoughNobodyCanHaveTheLock(t *testing.T) {
+	t.Parallel()
+	h := newKey(t)
+	h.waits(func(t *Terms) { t.Fair = true; t.Timeout = 10 * time.Second })
+	other := h.tries(func(t *Terms) { t.Timeout = 10 * time.Second })
+	try := h.tries(func(t *Terms) { t.Timeout = 50 * time.Millisecond })
+	vote := h.contest.vote
+	assert.NotNil(t, h.Leave(other, h.now))
+	h.pass(150 * time.Millisecond)
+	require.NotNil(t, try.Failure)
+	h.Carried()
+	h.answer(vote, granted, granted)
+	assert.Equal(t, 1, h.voted())
+}
