@@ -197,6 +197,9 @@ func (k *Key) placed(b *Ballot, a *Answer, now clock.Instant) {
 		c.look.second = now.Add(secondAfter)
 	case protocol.Refused:
 		p.standing, p.waited = behind, true
+		if look := c.look.asked; look != nil && look.Req.Op == protocol.OpLook && look.granted != 0 {
+			c.look.free, c.look.told, c.look.since = false, false, 0 // as seen says where this answer comes first
+		}
 		k.withdraw(now)
 		c.until = now.Add(min(longest, time.Duration(a.Others+1)*secondAfter) + k.Group.Jitter(secondAfter/2))
 		if p.called {

@@ -105,3 +105,18 @@ func TestAFirstPausesForLessThanOthersLetItLie(t *testing.T) {
 		assert.LessOrEqual(t, h.contest.look.pause.Sub(h.now), minAnswerLimit)
 	}
 }
+
+// TestAReaderBehindAWriterDoesNotPassIt: it hears that the key has readers before it hears of its place.
+func TestAReaderBehindAWriterDoesNotPassIt(t *testing.T) {
+	t.Parallel()
+	h := newKey(t)
+	h.remember().pace = time.Millisecond
+	h.waits(func(t *Terms) { t.Shared = true })
+	h.answer(h.sent(protocol.OpShare), foreign, foreign, foreign)
+	place := h.contest.place.asked
+	h.at(h.contest.look.asked, granted)
+	h.at(place, protocol.Reply{Outcome: protocol.Refused, Others: 1})
+	h.pass(2 * minAnswerLimit)
+	assert.Equal(t, ordered, h.contest.phase)
+	assert.Same(t, place, h.contest.place.asked)
+}
