@@ -192,6 +192,10 @@ func (k *Key) placed(b *Ballot, a *Answer, now clock.Instant) {
 	}
 	switch a.Outcome {
 	case protocol.Granted:
+		if p.called && k.wanting(nil).isFair() { // an older place may have come back since
+			k.ask(now)
+			return
+		}
 		p.standing = first
 		c.until = now.Add(longest/2 + k.Group.Jitter(longest/4))
 		c.look.second = now.Add(secondAfter)

@@ -120,3 +120,16 @@ func TestAReaderBehindAWriterDoesNotPassIt(t *testing.T) {
 	assert.Equal(t, ordered, h.contest.phase)
 	assert.Same(t, place, h.contest.place.asked)
 }
+
+// TestAFirstThatIsCalledWhileItAsksAsksAgain, if it is Fair: an older place has come back after the node had answered.
+func TestAFirstThatIsCalledWhileItAsksAsksAgain(t *testing.T) {
+	t.Parallel()
+	h := newHeld(t)
+	h.waits(func(t *Terms) { t.Fair = true })
+	asked := h.contest.place.asked
+	h.Call(h.contest.place.id, h.now)
+	h.at(asked, granted)
+	require.NotSame(t, asked, h.contest.place.asked)
+	h.at(h.contest.place.asked, granted)
+	assert.Equal(t, first, h.contest.place.standing)
+}
