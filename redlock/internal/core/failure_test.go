@@ -174,3 +174,24 @@ func TestAVoteIsReportedThoughNobodyCanHaveTheLock(t *testing.T) {
 	h.answer(vote, granted, granted)
 	assert.Equal(t, 1, h.voted())
 }
+
+// TestOwnKeyIsNoOtherClient: a Fair caller finds the key of its own process, which has just released it, and leaves.
+func TestOwnKeyIsNoOtherClient(t *testing.T) {
+	t.Parallel()
+	for _, isLate := range []bool{false, true} { // the answer comes after the release
+		h := newHeld(t)
+		fair := h.waits(func(t *Terms) { t.Fair = true })
+		look := h.contest.look.asked
+		h.pass(time.Millisecond)
+		if !isLate {
+			h.at(look, foreign)
+		}
+		h.Release(h.Hold, &Caller{}, h.now)
+		if isLate {
+			h.at(look, foreign)
+		}
+		f := h.Leave(fair, h.now)
+		require.NotNil(t, f)
+		assert.Equal(t, Unknown, f.Kind)
+	}
+}

@@ -236,7 +236,10 @@ func (k *Key) watched(b *Ballot, node int, a *Answer, now clock.Instant) {
 			l.since = now
 		}
 	case a.Outcome == protocol.Refused:
-		l.since, c.place.waited = 0, true
+		l.since = 0
+		if k.claim == nil && b.Start >= k.Turn.ended { // else it may be the key of this process
+			c.place.waited = true
+		}
 		if a.TTL > 0 {
 			l.expires = now.Add(k.Group.beyond(a.TTL))
 		}
