@@ -195,3 +195,23 @@ func TestOwnKeyIsNoOtherClient(t *testing.T) {
 		assert.Equal(t, Unknown, f.Kind)
 	}
 }
+
+// TestARaisedTokenIsNotProposedAgain: nodes that have accepted it would take the vote for one that comes twice.
+func TestARaisedTokenIsNotProposedAgain(t *testing.T) {
+	t.Parallel()
+	h := newKey(t)
+	last := int64(1000)
+	h.Group.Propose = func() Proposal { last++; return Proposal{Token: last} } // the clock stands still
+	fenced := func(t *Terms) { t.Fenced = true }
+	c := h.waits(fenced)
+	vote := h.sent(protocol.OpAcquireFenced)
+	low := protocol.Reply{Outcome: protocol.Granted, Floor: vote.Req.Token}
+	h.answer(vote, low, low, granted)
+	raise := h.sent(protocol.OpRaise)
+	h.answer(raise, granted, granted, granted)
+	require.NotNil(t, c.Hold)
+	h.Release(c.Hold, &Caller{}, h.now)
+	h.Carried()
+	h.waits(fenced)
+	assert.NotEqual(t, raise.Req.LastToken(), h.sent(protocol.OpAcquireFenced).Req.LastToken())
+}

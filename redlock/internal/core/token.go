@@ -141,6 +141,7 @@ func (k *Key) tokenOverdue(now clock.Instant) {
 func (k *Key) raiseVote(now clock.Instant) {
 	c := k.contest
 	first, _ := c.vote.nextToken()
+	k.Group.Propose() // or the next vote could propose the number of this raise, where the clock has not moved on
 	k.remember().met = now
 	k.raise(c.claim, first, c.claim.tokens.size, now)
 	c.wait(voting, now.Add(c.vote.Req.Timeout))
