@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -64,8 +65,8 @@ type run struct {
 	*world
 	dice    *dice
 	guarded bool // nodes may forget
-	sure    bool // no message is lost
 	steps   int
+	lines   bool          // callers wait, and processes hand the lock over
 	end     time.Duration // of trouble; afterwards all must come to rest
 	terms   []*core.Terms
 	back    quorum.Set    // nodes whose clock was set back, which must not forget: tokens, docs/SAFETY.md
@@ -96,14 +97,22 @@ func newRun(seed uint64, v variant) *run {
 	d := &dice{Rand: r}
 	nodes := []int{1, 2, 3, 3, 3, 4, 5}[r.IntN(7)]
 	d.hangs = make([]time.Duration, nodes)
-	w := newWorld(nodes, 1+r.IntN(3), d, func(limit time.Duration) time.Duration {
+	beyond := !v.isSet() && r.IntN(16) == 0
+	judged := !v.isSet() && !beyond
+	calm := judged && r.IntN(4) == 0
+	lines := calm && r.IntN(2) == 0
+	processes := 1 + r.IntN(3)
+	if lines {
+		processes = 2 + r.IntN(4)
+	}
+	w := newWorld(nodes, processes, d, func(limit time.Duration) time.Duration {
 		return time.Duration(r.Int64N(max(1, int64(limit))))
 	})
 	d.now = &w.now
 	w.reuses = true
 	w.variant, w.given = v, map[int64]bool{}
 	w.coarse = []time.Duration{1, 1, 15 * time.Millisecond, 200 * time.Millisecond}[r.IntN(4)]
-	w.beyond = !v.isSet() && r.IntN(16) == 0
+	w.beyond, w.judged, w.calm = beyond, judged, calm
 	w.versions = r.IntN(2) == 0
 	w.between = func(m *message) {
 		for _, p := range w.processes {
@@ -117,18 +126,25 @@ func newRun(seed uint64, v variant) *run {
 		}
 	}
 	w.doubled = func() bool { return d.loss > 0 && d.chance(50) }
-	if r.IntN(2) == 0 {
+	if r.IntN(2) == 0 && !calm {
 		d.loss, d.slow = 10+r.IntN(40), 5+r.IntN(20)
 	}
 	ttl := time.Duration(60+r.IntN(200)) * time.Millisecond
 	if r.IntN(6) == 0 {
 		ttl = time.Duration(1000+r.IntN(1000)) * time.Millisecond // long enough to be watched
 	}
-	u := &run{world: w, dice: d, lasts: ttl, end: w.now + time.Duration(40+r.IntN(160))*time.Millisecond}
-	if u.late = r.IntN(2) == 0; u.late {
+	if lines {
+		ttl = 10 * time.Second // nothing happens to the key while it is held
+	}
+	u := &run{world: w, dice: d, lines: lines, lasts: ttl, end: w.now + time.Duration(40+r.IntN(160))*time.Millisecond}
+	if u.late = r.IntN(2) == 0 && !calm; u.late {
 		w.strays = func(lost bool) (time.Duration, bool) {
 			return time.Duration(r.Int64N(int64(ttl))), (lost || w.beyond && d.chance(10)) && d.chance(2)
 		}
+	}
+	var timeouts []time.Duration
+	if judged && !calm {
+		timeouts = u.provoke(r)
 	}
 	plain := core.Terms{TTL: ttl, Timeout: 30 * time.Millisecond, Renew: true, Patience: 100 * time.Millisecond}
 	if plain.Fenced = r.IntN(3) == 0; r.IntN(2) == 0 { // the wall clocks of nodes and processes
@@ -143,7 +159,7 @@ func newRun(seed uint64, v variant) *run {
 	for _, node := range w.nodes {
 		node.SetRate(rate(r, w.beyond))
 	}
-	if u.guarded = r.IntN(3) == 0 && !w.beyond; u.guarded && !v.unguarded {
+	if u.guarded = r.IntN(3) == 0 && !w.beyond && !w.calm && u.denied == 0; u.guarded && !v.unguarded {
 		u.protect(ttl)
 	}
 	u.terms = []*core.Terms{&plain, &plain, &plain}
@@ -159,12 +175,20 @@ func newRun(seed uint64, v variant) *run {
 		case 2:
 			t.Owner = "someone"
 		}
-		if t.Fair = r.IntN(3) == 0; r.IntN(3) == 0 {
+		if len(timeouts) > 0 {
+			t.Timeout = timeouts[r.IntN(len(timeouts))]
+		}
+		if t.Fair = r.IntN(3) == 0 || w.calm; r.IntN(3) == 0 {
 			t.TTL = max(40*time.Millisecond, ttl/8+time.Duration(r.Int64N(int64(ttl*7/8))))
 		}
 		u.terms = append(u.terms, &t)
 	}
-	if r.IntN(2) == 0 { // readers
+	switch {
+	case lines:
+		fair := plain
+		fair.Fair = true
+		u.terms = []*core.Terms{&plain, &fair, &fair}
+	case r.IntN(2) == 0: // readers
 		for i := range 2 * len(u.terms) {
 			t := *u.terms[i%len(u.terms)]
 			t.Shared, t.Fenced, t.Fair = true, false, false
@@ -174,7 +198,7 @@ func newRun(seed uint64, v variant) *run {
 			u.terms = append(u.terms, &t)
 		}
 	}
-	u.sure = d.loss == 0
+	w.sure = d.loss == 0
 	for _, p := range w.processes {
 		p.rate = rate(r, w.beyond)
 		p.offset = time.Duration(r.Int64N(int64(time.Hour)))
@@ -185,16 +209,41 @@ func newRun(seed uint64, v variant) *run {
 	return u
 }
 
+// provoke draws conditions that only the judges notice. It returns the time-outs of callers if these differ.
+func (u *run) provoke(r *rand.Rand) (timeouts []time.Duration) {
+	if r.IntN(8) == 0 {
+		u.denied.Add(r.IntN(len(u.nodes)))
+		if r.IntN(3) > 0 {
+			u.down = quorum.Of(r.IntN(len(u.nodes))) &^ u.denied
+		}
+	}
+	if r.IntN(8) == 0 {
+		var done [3]quorum.Set // of each process
+		u.early = func(m *message, reply *protocol.Reply) bool {
+			return m.asks().Op.Acquires() && reply.Outcome == protocol.Granted && u.dice.chance(2) && done[m.process].AddNew(m.node)
+		}
+	}
+	if r.IntN(3) == 0 {
+		timeouts = []time.Duration{10 * time.Millisecond, 30 * time.Millisecond, 100 * time.Millisecond}
+	}
+	return timeouts
+}
+
+var errDown = errors.New("connection refused")
+
 func (u *run) arrive(p *process) {
 	c := &caller{Caller: &core.Caller{}, process: p, acts: never, leaves: never}
 	c.Terms = u.terms[u.dice.IntN(len(u.terms))]
-	if c.Try = u.dice.chance(3); c.Try {
+	if c.Try = !u.lines && u.dice.chance(3); c.Try {
 		c.again = u.dice.IntN(3)
 	}
 	if u.dice.chance(5) {
 		c.leaves = u.now + time.Duration(u.dice.IntN(100))*time.Millisecond
 	}
-	p.callers = append(p.callers, c)
+	if p.callers = append(p.callers, c); u.lines {
+		c.rests, c.acts = true, u.now+time.Duration(u.dice.IntN(60))*time.Millisecond
+		return
+	}
 	u.world.arrive(c)
 }
 
@@ -235,6 +284,9 @@ func (u *run) next() (s step) {
 				if u.dice.chance(4) {
 					c.acts = u.now + time.Duration(u.dice.IntN(400))*time.Millisecond
 				}
+				if u.lines && u.dice.chance(2) { // so that its process hands it over
+					c.acts = u.now + time.Duration(u.dice.IntN(4))*time.Millisecond
+				}
 			}
 			if c.rests && c.acts == never {
 				c.acts = u.now + time.Duration(u.dice.IntN(50))*time.Millisecond
@@ -266,6 +318,10 @@ func (u *run) perform(s *step) {
 
 // tick has a process do what is due, or do so later. One that has too much to do only ends what is over at first.
 func (u *run) tick(p *process) {
+	if u.calm {
+		u.world.tick(p)
+		return
+	}
 	if u.now > p.behind && u.dice.chance(12) { // its timers are late, and answers are not
 		p.behind = u.now + time.Duration(u.dice.IntN(20))*time.Millisecond
 		return
@@ -334,8 +390,10 @@ func (u *run) leave(c *caller) {
 	}
 	p := c.process
 	from := phaseOf(p.key)
+	p.vote.mayBeUntold = true
 	f := p.key.Leave(c.Caller, p.local(u.now))
 	if u.saw(onLeave, p, from); f != nil {
+		u.judgeOutcome(p, outcome{caller: c, failure: f, at: p.local(u.now), leaves: true})
 		c.over = true
 	} else if !c.over {
 		u.fail("process %d: a caller that leaves is neither told nor let go", p.index)
@@ -357,6 +415,7 @@ func (u *run) die(p *process) {
 	for _, c := range p.callers {
 		c.over, c.rests, c.hold, c.asks, c.acts, c.leaves = true, false, nil, nil, never, never
 	}
+	p.vote = vote{}
 	p.key, p.listening, p.knows, p.died = &core.Key{Group: p.group, Name: name}, 0, 0, true
 	if p.guard != nil {
 		p.protect(u.terms[0].TTL)
@@ -381,7 +440,13 @@ func (u *run) die(p *process) {
 // trouble does something bad.
 func (u *run) trouble() {
 	p := u.processes[u.dice.IntN(len(u.processes))]
-	switch u.dice.IntN(10) {
+	kind := u.dice.IntN(10)
+	if u.calm {
+		if kind = 6; u.dice.chance(4) {
+			u.loseOrder(u.dice.IntN(len(u.nodes)))
+		}
+	}
+	switch kind {
 	case 8:
 		if u.now >= p.resumes && u.dice.chance(2) {
 			u.die(p)

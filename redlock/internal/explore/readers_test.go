@@ -82,7 +82,8 @@ func TestANodeThatLetsAReaderInLateForgetsIt(t *testing.T) {
 		}
 		return time.Millisecond, false
 	}), func(limit time.Duration) time.Duration { return limit })
-	u := &run{world: w, dice: &dice{Rand: rand.New(rand.NewPCG(1, 1)), now: &w.now}, sure: true}
+	u := &run{world: w, dice: &dice{Rand: rand.New(rand.NewPCG(1, 1)), now: &w.now}}
+	u.sure = true
 	w.nodes[0].Run(w.now, 0, &protocol.Request{Op: protocol.OpAcquire, Key: name, Value: "another's", TTL: 10 * time.Millisecond})
 	terms := core.Terms{TTL: 10 * time.Second, Timeout: 30 * time.Millisecond, Patience: time.Second, Shared: true}
 	p := w.processes[0]

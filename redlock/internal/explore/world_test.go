@@ -45,6 +45,11 @@ type process struct {
 	proposed  int64         // the last token that it has proposed
 	print     print
 	wire      []*message // to it and from it, in no order
+
+	// For the judges.
+	vote   vote
+	first  first
+	placed clock.Instant // it sent the question about the order that was answered last
 }
 
 // A proof is until when a value is held, by the last request that a quorum has granted.
@@ -154,6 +159,15 @@ type world struct {
 	given     map[int64]bool // tokens
 	coarse    time.Duration  // by so much the wall clocks of processes advance at once; zero: a nanosecond
 	turns     turns
+
+	// For the judges.
+	judged bool
+	calm   bool                                         // no message is lost or slow, and no process stops
+	sure   bool                                         // no message is lost
+	misled time.Duration                                // a node last called the key free while it was held
+	denied quorum.Set                                   // nodes that reject each request permanently
+	down   quorum.Set                                   // nodes that refuse connections
+	early  func(m *message, reply *protocol.Reply) bool // whether a node has to record the TTL first
 }
 
 // Sets are of nodes and processes.
@@ -234,7 +248,7 @@ func newWorld(nodes, processes int, n network, jitter func(time.Duration) time.D
 		values := 0
 		p.group = &core.Group{Nodes: nodes, Lots: make([]uint64, nodes), Hinting: quorum.All(nodes), Jitter: jitter,
 			NewValue: func(string) string { values++; return fmt.Sprint("p", i, "v", values) }}
-		p.group.Slack = guard.TokenSlack
+		p.group.Slack, p.group.Observed = guard.TokenSlack, true
 		p.group.Propose = func() core.Proposal { return w.propose(p) }
 		for j := range nodes {
 			p.group.Lots[j] = uint64(j + 1)
@@ -280,6 +294,7 @@ func (w *world) carry(p *process) {
 	for i := 0; i < len(p.key.Effects()); i++ {
 		switch f := &p.key.Effects()[i]; f.Kind {
 		case core.Send:
+			w.asks(p, f)
 			for node := range w.nodes {
 				if f.To.Has(node) {
 					w.send(p, node, f)
@@ -297,14 +312,21 @@ func (w *world) carry(p *process) {
 			w.end(p, f.Hold)
 		case core.Done:
 			f.Caller.Shell.(*caller).asks = nil
+		case core.Voted:
+			p.vote.ends(w, p, f)
 		case core.Lost:
+			p.vote.ends(w, p, f)
 			if t, ok := f.Ballot.Shell.(*trial); ok {
 				lost = append(lost, t)
 			}
 		}
 	}
 	p.key.Carried()
+	if w.calm {
+		p.noteFirst(w.now)
+	}
 	if p.key.Idle(p.local(w.now)) { // package engine forgets it
+		w.judgeTold(p)
 		p.key = &core.Key{Group: p.group, Name: name, Turn: p.key.Turn}
 		if p.closed {
 			p.key.Close(0)
@@ -351,6 +373,7 @@ func (w *world) settle(p *process) {
 		for _, a := range admits {
 			a.Request = w.versioned(p, a.Request)
 			there, back, lost, unanswered := w.network.travel(p.index, a.Node)
+			lost = lost || w.down.Has(a.Node)
 			unknown := lost || unanswered || there+back > a.Request.Timeout
 			if unknown {
 				m := w.message(admitted, p.index, a.Node)
@@ -365,6 +388,9 @@ func (w *world) settle(p *process) {
 		}
 		for i := range settled {
 			s := &settled[i]
+			if w.traces {
+				w.trace("p%d has judged the vote of node %d: %v %v", p.index, s.Node, s.Reply.Outcome, s.Reply.Err)
+			}
 			w.counted(p, s.Trial.Owner.(*trial).ballot, s.Node, &s.Reply)
 		}
 	}
@@ -425,6 +451,12 @@ func (w *world) send(p *process, node int, f *core.Effect) {
 		p.voted, p.floor = f.Ballot.Start, w.token
 	}
 	unknown := unanswered || lost || arrives+back > late
+	if w.down.Has(node) {
+		m := w.request(answer, p, node, f)
+		m.fill(w.now, 0, false)
+		m.reply.Outcome, m.reply.Err = protocol.Failed, errDown
+		return
+	}
 	switch {
 	case !lost:
 		w.request(request, p, node, f).fill(arrives, back, unknown)
@@ -508,8 +540,14 @@ func (w *world) deliver(p *process, i int) {
 // execute has a node run a request. The message goes back as the answer.
 func (w *world) execute(m *message) {
 	reply, hints := w.serve(m)
+	if w.calm {
+		w.ordered(w.processes[m.process], m.asks(), &reply)
+	}
 	if w.traces {
 		w.trace("node %d runs %v %s %s of p%d: %v (%v)", m.node, m.asks().Op, m.asks().Key, m.asks().Value, m.process, reply.Outcome, m.what)
+		if r := m.asks(); r.Ticket != nil {
+			w.trace("node %d: the place %s, waited %v, leaves %v, overtakes %v: %d others", m.node, r.Ticket.ID, r.Ticket.Waited, r.Ticket.Leave, r.Ticket.Overtakes, reply.Others)
+		}
 		if r := m.asks(); r.Token != 0 {
 			w.trace("node %d: token %d and %d, judged %v: floor %d", m.node, r.Token, r.Block, r.Judged, reply.Floor)
 		}
@@ -528,6 +566,9 @@ func (w *world) execute(m *message) {
 
 // serve has a node run a request, which may be one of a variant.
 func (w *world) serve(m *message) (protocol.Reply, []sim.StoreHint) {
+	if w.denied.Has(m.node) {
+		return protocol.Reply{Outcome: protocol.Failed, Err: protocol.PermanentError("NOPERM")}, nil
+	}
 	if w.between != nil {
 		w.node(m.node).Between(func() {
 			if between := w.between; between != nil {
@@ -538,7 +579,11 @@ func (w *world) serve(m *message) (protocol.Reply, []sim.StoreHint) {
 		})
 	}
 	if w.variant.serves == nil {
-		return w.node(m.node).Run(w.now, m.process, m.asks())
+		reply, hints := w.node(m.node).Run(w.now, m.process, m.asks())
+		if w.early != nil && w.early(m, &reply) {
+			reply = protocol.Reply{Outcome: protocol.Unknown, Err: &protocol.QuarantineError{Reason: "it had to record the TTL first"}}
+		}
+		return reply, hints
 	}
 	s := &served{Store: w.node(m.node), at: w.now, client: m.process}
 	reply := w.variant.serves(s, m.asks())
@@ -571,6 +616,9 @@ func (w *world) answered(p *process, m *message) {
 	if w.traces {
 		w.trace("p%d hears node %d: %v %s: %v", p.index, m.node, b.Req.Op, b.Req.Value, m.reply.Outcome)
 	}
+	if b.Req.Op == protocol.OpQueue && !b.Req.Ticket.Leave {
+		p.placed = b.Start
+	}
 	t, ok := b.Shell.(*trial)
 	if !ok {
 		w.counted(p, b, m.node, &m.reply)
@@ -600,6 +648,7 @@ func (p *process) deadline() (latest clock.Instant) {
 // counted gives a key an answer that has been judged.
 func (w *world) counted(p *process, b *core.Ballot, node int, reply *protocol.Reply) {
 	from, now, before := phaseOf(p.key), p.local(w.now), p.deadline()
+	p.vote.hears(b, node, reply)
 	if p.key.Count(b, node, reply) {
 		p.key.Weigh(b, node, now)
 	}
@@ -611,9 +660,13 @@ func (w *world) counted(p *process, b *core.Ballot, node int, reply *protocol.Re
 		p.prove(v, quorum.Deadline(b.Start, b.Req.TTL))
 	}
 	w.carry(p)
+	w.judgeConcluded(p, b)
 }
 
 func (w *world) hinted(p *process, m *message) {
+	if w.traces {
+		w.trace("p%d has a hint of node %d: %s", p.index, m.node, m.key)
+	}
 	from, now := phaseOf(p.key), p.local(w.now)
 	switch of, id, isCall := keys.OfCall(m.key); {
 	case m.key == "":
@@ -646,23 +699,13 @@ func (w *world) downgrade(c *caller, ask *core.Caller) {
 	w.carry(p)
 }
 
-// isLate reports whether a caller has waited for three of its time-outs, and more.
-func (w *world) isLate(p *process, c *caller, more time.Duration) bool {
-	return p.local(w.now).Sub(c.came) > 3*c.Terms.Timeout+more
-}
-
 // refuse tells a caller that it has not got the lock.
 func (w *world) refuse(p *process, c *caller) {
-	switch f := c.Failure; {
-	case c.Try && p.resumes < p.moment(c.came) && p.behind < p.moment(c.came) && w.isLate(p, c, time.Millisecond):
-		w.fail("process %d: a caller that tries is told after %v; its time-out is %v", p.index, p.local(w.now).Sub(c.came), c.Terms.Timeout)
+	w.judgeOutcome(p, outcome{caller: c, failure: c.Failure, at: p.local(w.now)})
+	switch {
 	case c.over || c.rests:
 		w.fail("process %d: a caller is told twice", p.index)
-	case c.Try && f.Kind != core.ByUs && f.Kind != core.AfterClose && c.Terms.Adopts == "" && p.voted < c.came && !w.isLate(p, c, -time.Millisecond):
-		w.fail("process %d: a caller that came at %v is told of a vote that began at %v", p.index, c.came, p.voted)
-	case c.Terms.Adopts != "" && f.Kind == core.ByOther && p.proof(c.Terms.Adopts) == 0: // else it asked to join the readers
-		w.fail("process %d: a caller that adopts is told of another vote", p.index)
-	case c.again > 0 && f.Kind != core.AfterClose:
+	case c.again > 0 && c.Failure.Kind != core.AfterClose:
 		c.again--
 		c.rests = true
 		return
@@ -677,6 +720,7 @@ func (w *world) grant(p *process, c *caller) {
 	}
 	c.over, c.granted, c.hold, c.reads = true, true, c.Hold, c.Terms.Shared
 	now := p.local(w.now)
+	w.judgeOutcome(p, outcome{caller: c, at: now})
 	if now >= c.hold.Deadline() {
 		w.fail("P3: process %d: granted at %v what was over at %v", p.index, now, c.hold.Deadline())
 	}
