@@ -30,13 +30,20 @@ func (k *Key) notAdopted(now clock.Instant) {
 	if !b.isSettled() && now < c.until {
 		return
 	}
-	c.loses(b.explain(now))
-	switch {
-	case b.tally.Gone():
-		c.lost.Kind = NotHeld
-	case c.lost.Kind == ByOther: // by some, and others do not say
-		c.lost.Kind = NoQuorum
-	}
+	c.loses(c.explain(now))
 	k.undo(0, now)
 	k.judge(now)
+}
+
+// explain makes the failure of the vote. That of an adoption names no holder.
+func (c *contest) explain(now clock.Instant) *Failure {
+	f := c.vote.explain(now)
+	switch {
+	case !c.claim.adopts():
+	case c.vote.tally.Gone():
+		f.Kind = NotHeld
+	case f.Kind == ByOther: // by some, and others do not say
+		f.Kind = NoQuorum
+	}
+	return f
 }

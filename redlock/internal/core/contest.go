@@ -440,7 +440,7 @@ func (k *Key) endCallers(now clock.Instant) {
 	case c.vote.isWon():
 		f = c.vote.failure(NoToken, now)
 	default:
-		f = c.vote.explain(now)
+		f = c.explain(now)
 	}
 	c.ends = 0
 	for _, w := range slices.Concat(k.tries, k.line) {

@@ -215,3 +215,21 @@ func TestARaisedTokenIsNotProposedAgain(t *testing.T) {
 	h.waits(fenced)
 	assert.NotEqual(t, raise.Req.LastToken(), h.sent(protocol.OpAcquireFenced).Req.LastToken())
 }
+
+// TestAnAdoptionNamesNoHolder, also if its time is over before its vote is: one node has the value, and one has not.
+func TestAnAdoptionNamesNoHolder(t *testing.T) {
+	t.Parallel()
+	for _, isLate := range []bool{false, true} {
+		h := newKey(t)
+		adopter := h.tries(func(t *Terms) { t.Adopts = "a value" })
+		h.answer(h.sent(protocol.OpExtend), granted, lacking)
+		if isLate { // the process was paused
+			h.now = h.now.Add(4 * adopter.Terms.Timeout)
+			h.Tick(h.now)
+		} else {
+			h.pass(adopter.Terms.Timeout)
+		}
+		require.NotNil(t, adopter.Failure)
+		assert.Equal(t, NoQuorum, adopter.Failure.Kind)
+	}
+}
