@@ -5,12 +5,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/redquorum/redquorum/internal/hash"
 	"github.com/redquorum/redquorum/internal/protocol"
 )
 
 // A Store is a server alone: a request is run when it is given, at the moment that is told. So a test can try
-// every order of requests, and go on from a copy. It is not safe for concurrent use.
+// any order of requests, and ask a copy. It is not safe for concurrent use.
 type Store struct{ store }
 
 // NewStore returns an empty Store.
@@ -92,40 +91,4 @@ func (s *Store) Keys(at time.Duration) map[string]time.Duration {
 	living := map[string]time.Duration{}
 	s.living(func(key string, e entry) { living[key] = s.left(e) })
 	return living
-}
-
-// Print returns a hash of all that the Store has at a moment. Two have the same that will do the same, also at
-// different moments. text hashes keys and values.
-func (s *Store) Print(at time.Duration, text func(string) uint64) uint64 {
-	s.moment = at
-	now, unix := s.now(), s.unix()
-	all := uint64(s.run)
-	for key, e := range s.keys {
-		if now >= e.expires && !s.isTracked(key) { // as good as gone; what is tracked gives a hint
-			continue
-		}
-		sum := hash.Mix(text(key) ^ 1)
-		sum = hash.Mix(sum + text(e.value))
-		sum = hash.Mix(sum + uint64(max(0, e.expires-now)))
-		if e.score != nil {
-			sum = hash.Mix(sum + uint64(int64(*e.score)-unix.Microseconds()))
-		}
-		for _, t := range e.tickets {
-			sum = hash.Mix(sum + text(t.id))
-			sum = hash.Mix(sum + uint64(t.arrived-unix))
-			sum = hash.Mix(sum + uint64(t.dropped-unix))
-		}
-		for reader, until := range e.readers {
-			all += hash.Mix(hash.Mix(text(reader)^sum) + uint64(until-unix))
-		}
-		all += sum
-	}
-	for _, t := range s.tracked {
-		all += hash.Mix(hash.Mix(text(t.key)) + uint64(t.client))
-	}
-	return hash.Mix(all + uint64(now-at))
-}
-
-func (s *Store) isTracked(key string) bool {
-	return slices.ContainsFunc(s.tracked, func(t tracking) bool { return t.key == key })
 }

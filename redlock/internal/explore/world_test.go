@@ -1,5 +1,5 @@
 // Package explore runs the keys of several processes, as package core has them, against the servers of
-// package sim, without goroutines: at random, and in every order of events. True time judges.
+// package sim, without goroutines: at random, and systematically. True time judges.
 package explore
 
 import (
@@ -39,12 +39,11 @@ type process struct {
 	voted     clock.Instant // its last vote began
 	floor     int64         // the highest token that was granted then
 	proven    []proof
-	drawn     int           // values, in a search; or else by its guard
+	drawn     int           // by its guard
 	died      bool          // lately: what it had is on the nodes until it expires
 	ahead     time.Duration // its wall clock
 	proposed  int64         // the last token that it has proposed
-	print     print
-	wire      []*message // to it and from it, in no order
+	wire      []*message    // to it and from it, in no order
 
 	// For the judges.
 	vote   vote
@@ -139,7 +138,6 @@ type world struct {
 	now       time.Duration
 	nodes     []*sim.Store
 	processes []*process
-	lent      sets       // the nodes and processes that other worlds have as well
 	idle      []*message // messages to be used again
 	reuses    bool
 	remembers bool
@@ -170,33 +168,19 @@ type world struct {
 	early  func(m *message, reply *protocol.Reply) bool // whether a node has to record the TTL first
 }
 
-// Sets are of nodes and processes.
-type sets struct{ nodes, processes quorum.Set }
-
-// process returns a process to be changed.
-func (w *world) process(i int) *process {
-	if w.lent.processes.Has(i) {
-		w.lent.processes.Remove(i)
-		w.processes[i] = copied(w.processes[i])
-	}
-	w.processes[i].print.at = 0
-	return w.processes[i]
-}
-
-// node returns a node to be changed.
-func (w *world) node(i int) *sim.Store {
-	if w.lent.nodes.Has(i) {
-		w.lent.nodes.Remove(i)
-		w.nodes[i] = w.nodes[i].Clone()
-	}
-	return w.nodes[i]
-}
-
 // Turns are of phases, as they were seen: on an event, from one to another.
 type turns [eventKinds][len(phases)][len(phases)]bool
 
 // phases are their letters.
 const phases = "NVUOR"
+
+// The phases of a contest, as package core numbers them.
+const (
+	voting byte = iota + 1
+	undoing
+	ordered
+	resting
+)
 
 // An event is a column of the table of phases.
 type event uint8
@@ -570,7 +554,7 @@ func (w *world) serve(m *message) (protocol.Reply, []sim.StoreHint) {
 		return protocol.Reply{Outcome: protocol.Failed, Err: protocol.PermanentError("NOPERM")}, nil
 	}
 	if w.between != nil {
-		w.node(m.node).Between(func() {
+		w.nodes[m.node].Between(func() {
 			if between := w.between; between != nil {
 				w.between = nil
 				between(m)
@@ -579,13 +563,13 @@ func (w *world) serve(m *message) (protocol.Reply, []sim.StoreHint) {
 		})
 	}
 	if w.variant.serves == nil {
-		reply, hints := w.node(m.node).Run(w.now, m.process, m.asks())
+		reply, hints := w.nodes[m.node].Run(w.now, m.process, m.asks())
 		if w.early != nil && w.early(m, &reply) {
 			reply = protocol.Reply{Outcome: protocol.Unknown, Err: &protocol.QuarantineError{Reason: "it had to record the TTL first"}}
 		}
 		return reply, hints
 	}
-	s := &served{Store: w.node(m.node), at: w.now, client: m.process}
+	s := &served{Store: w.nodes[m.node], at: w.now, client: m.process}
 	reply := w.variant.serves(s, m.asks())
 	return reply, s.hints
 }
@@ -600,7 +584,7 @@ func (w *world) drop(m *message) {
 
 func (w *world) hint(node int, hints []sim.StoreHint) {
 	for _, h := range hints {
-		for p, again := w.process(h.Client), true; p.listening > 0 && again; {
+		for p, again := w.processes[h.Client], true; p.listening > 0 && again; {
 			again = w.doubled != nil && w.doubled()
 			if _, back, lost, _ := w.network.travel(h.Client, node); !lost {
 				m := w.message(hint, h.Client, node)
