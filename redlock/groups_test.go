@@ -488,6 +488,40 @@ func TestClientsThatMeetNewServersAtOnceAgree(t *testing.T) {
 	}
 }
 
+// TestClientTakesBackTheRecordOfALostRace that another client of its settings has left.
+func TestClientTakesBackTheRecordOfALostRace(t *testing.T) {
+	for name, other := range map[string]groupMap{"other groups": {"a": {0, 1, 2}}, "New": {"": {0, 1, 2}}} {
+		simulateCase(t, name, 6, func(t *testing.T, w *sim.World) {
+			opens := func() *redlock.Locker { return openGroups(t, w, other, redlock.MemoryGuard(true)) }
+			if servers, isNew := other[""]; isNew {
+				opens = func() *redlock.Locker { return openOn(t, w, servers) }
+			}
+			require.Error(t, errOf(opens().TryAcquire(t.Context(), "x")))
+			time.Sleep(time.Second)
+			left := w.Servers()[2].Keys()[rec.Key]
+			onAll(w, (*sim.Server).Flush)
+			l := openGroups(t, w, groupMap{"a": {0, 1, 2}, "b": {3, 4, 5}}, redlock.MemoryGuard(true))
+			lock := waited(t, l, nameIn(l, "a"))
+			w.Servers()[2].Set(rec.Key, left, 150*365*24*time.Hour)
+
+			late, isFirst := opens(), true
+			w.SetNet(sim.Net{Patience: time.Second, Travel: func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
+				if l.Client == 2 && l.Node == 0 && !isFirst { // it is known, and confirmed last
+					return 10 * leg, false
+				}
+				return leg, isFirst && l.Client == 2 && l.Node == 1
+			}})
+			require.Error(t, errOf(late.TryAcquire(t.Context(), "x")))
+			time.Sleep(time.Minute)
+			isFirst = false
+			isOnly(t, errOf(late.TryAcquire(t.Context(), "x")), redlock.ErrMap)
+			time.Sleep(2 * ttl)
+			assert.NotEqual(t, left, w.Servers()[2].Keys()[rec.Key])
+			assert.Equal(t, 3, lock.Votes())
+		})
+	}
+}
+
 // A groupTrial is clients that take names by turns.
 type groupTrial struct {
 	*sim.World

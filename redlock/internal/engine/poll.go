@@ -192,16 +192,20 @@ func (e *Engine) Meet(ctx context.Context, timeout time.Duration) *core.Failure 
 	if f == nil {
 		return nil
 	}
-	failed := quorum.Tally{Nodes: len(e.nodes), Faults: f.Silent.Size()}
+	failed, others := quorum.Tally{Nodes: len(e.nodes), Faults: f.Silent.Size()}, 0
 	for _, a := range f.Answers {
 		switch {
-		case errors.Is(a.Err, guard.ErrSettings): // the others may have forgotten its clients
-			return f
+		case errors.Is(a.Err, guard.ErrSettings):
+			others++
 		case a.Err != guard.ErrNew:
 			failed.Faults++
 		}
 	}
-	if !failed.Outage() {
+	switch {
+	case others >= p.Tally.Quorum() && f.Votes > 0: // of clients that lost a race for new nodes
+		e.Introduce()
+	case others > 0: // the others may have forgotten its clients
+	case !failed.Outage():
 		f.Kind = core.InQuarantine
 	}
 	return f

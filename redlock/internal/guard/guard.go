@@ -55,14 +55,23 @@ func (g *Guard) mustWithdraw(m *memory, now clock.Instant) bool {
 	others := 0
 	for i := range g.nodes {
 		other := &g.nodes[i]
-		if other.text != "" && g.terms.Refuses(other.by) != nil && now < other.readAt.Add(4*g.terms.Timeout) {
+		if other.text != "" && g.terms.Refuses(other.by) != nil && now < other.time.lastSeen.Add(4*g.terms.Timeout) {
 			others++
 		}
 	}
 	return others >= g.quorum() && m.text != "" && g.terms.Refuses(m.by) == nil
 }
 
-// Introduce asks for all records, so that a node without one gets its first.
+// withdraw takes the records back that must go. Their nodes are asked first.
+func (g *Guard) withdraw(now clock.Instant) {
+	for i := range g.nodes {
+		if g.mustWithdraw(&g.nodes[i], now) {
+			g.ask(i, nil, now)
+		}
+	}
+}
+
+// Introduce asks for all records, so that a node without one gets its first, and those go that must.
 func (g *Guard) Introduce(now clock.Instant) {
 	for i := range g.nodes {
 		g.ask(i, nil, now)
@@ -141,6 +150,9 @@ func (g *Guard) Judge(t *Trial, node int, reply *protocol.Reply, now clock.Insta
 		return Judged
 	}
 	why := g.consider(&v, now)
+	if g.terms.Refuses(m.by) != nil {
+		g.withdraw(now)
+	}
 	if why == errUnread || why == errWrong {
 		g.ask(node, &v, now)
 		return Parked

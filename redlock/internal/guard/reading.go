@@ -97,15 +97,16 @@ func (g *Guard) Record(node int, sent, heard clock.Instant, reply *protocol.Repl
 	for i := range g.nodes {
 		other := &g.nodes[i]
 		// Either the other may tell more of what this one forgot, or this one of what the other
-		// forgot, because it had not been read since. Or it is the last that shows whose the nodes are.
+		// forgot, because it had not been read since.
 		helps := g.unread(m).Has(i) && m.record != nil && m.forgot.Basis < record.Asked &&
 			!g.isTwin(other) && (other.failing == 0 || heard.Sub(other.failed) >= openWait) // else the next vote asks
 		isHelped := i != node && other.record != nil && other.record.Basis < record.Asked &&
 			before < other.birth.latest && other.birth.latest <= sent
-		if helps || isHelped || g.mustWithdraw(other, heard) {
+		if helps || isHelped {
 			g.ask(i, nil, heard)
 		}
 	}
+	g.withdraw(heard)
 	for i := range waited {
 		g.settle(&waited[i], g.consider(&waited[i], heard), heard)
 	}
