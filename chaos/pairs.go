@@ -21,7 +21,7 @@ func (t *trial) pair(ctx context.Context) error {
 		}
 	}
 	for i := range t.nodes {
-		if err := t.Demote(ctx, i); err != nil {
+		if err := t.demote(ctx, i); err != nil {
 			return err
 		}
 	}
@@ -45,8 +45,8 @@ func (t *trial) serversOf(node int) (primary, other int) {
 	return node, t.nodes + node
 }
 
-// Promote promotes the standby of a node, whose primary goes on for some clients.
-func (t *trial) Promote(ctx context.Context, node int) error {
+// promote promotes the standby of a node, whose primary goes on for some clients.
+func (t *trial) promote(ctx context.Context, node int) error {
 	primary, standby := t.serversOf(node)
 	for _, way := range []relay.Direction{relay.Requests, relay.Replies} {
 		t.relays[primary].Break(way, relay.Fault{Mode: relay.Drop})
@@ -58,8 +58,8 @@ func (t *trial) Promote(ctx context.Context, node int) error {
 	return nil
 }
 
-// Demote has the other server take over the primary's data, and waits until it has.
-func (t *trial) Demote(ctx context.Context, node int) error {
+// demote has the other server take over the primary's data, and waits until it has.
+func (t *trial) demote(ctx context.Context, node int) error {
 	primary, other := t.serversOf(node)
 	if err := t.follow(ctx, other, primary); err != nil {
 		return err
@@ -77,14 +77,14 @@ func (t *trial) Demote(ctx context.Context, node int) error {
 	return nil
 }
 
-// Fork leaves a node's copy behind.
-func (t *trial) Fork(ctx context.Context, node int) error {
+// fork leaves a node's copy behind.
+func (t *trial) fork(ctx context.Context, node int) error {
 	_, err := t.askServer(ctx, t.nodes+node, "REPLICAOF", "NO", "ONE")
 	return err
 }
 
-// GoBack gives a node the data of its copy, while requests are on their way to it.
-func (t *trial) GoBack(ctx context.Context, node int) error {
+// goBack gives a node the data of its copy, while requests are on their way to it.
+func (t *trial) goBack(ctx context.Context, node int) error {
 	copied := t.nodes + node
 	t.relays[node].Break(relay.Requests, relay.Fault{Mode: relay.Hold})
 	defer t.relays[node].Heal()

@@ -47,21 +47,21 @@ func (c *processes) start(i int) error {
 	return nil
 }
 
-func (c *processes) PauseOne(_ context.Context, i int) error  { return c.all[i].PauseOne() }
-func (c *processes) ResumeOne(_ context.Context, i int) error { return c.all[i].ResumeOne() }
+func (c *processes) pauseOne(_ context.Context, i int) error  { return c.all[i].PauseOne() }
+func (c *processes) resumeOne(_ context.Context, i int) error { return c.all[i].ResumeOne() }
 
-func (c *processes) Pause(_ context.Context, i int) error  { return c.all[i].Pause() }
-func (c *processes) Resume(_ context.Context, i int) error { return c.all[i].Resume() }
+func (c *processes) pause(_ context.Context, i int) error  { return c.all[i].Pause() }
+func (c *processes) resume(_ context.Context, i int) error { return c.all[i].Resume() }
 
-func (c *processes) Replace(_ context.Context, i int) error {
+func (c *processes) replace(_ context.Context, i int) error {
 	if err := c.all[i].Kill(); err != nil {
 		return err
 	}
 	return c.start(i)
 }
 
-// End lets a process end, and starts another in its place.
-func (c *processes) End(_ context.Context, i int) error {
+// end lets a process end, and starts another in its place.
+func (c *processes) end(_ context.Context, i int) error {
 	if err := c.all[i].Stop(patience + slack); err != nil {
 		return err
 	}

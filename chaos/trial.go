@@ -108,7 +108,7 @@ func (t *trial) play(ctx context.Context, file string) (err error) {
 	if t.Clocks {
 		for i := range servers {
 			t.clocks = append(t.clocks, fleet.Clock(fmt.Sprintf("%s.clock%d", file, i)))
-			if err := t.SetClock(i, 0); err != nil {
+			if err := t.clocks[i].Set(0); err != nil {
 				return err
 			}
 			defer os.Remove(string(t.clocks[i]))
@@ -198,10 +198,7 @@ func (t *trial) disturb(ctx context.Context) error {
 	if err := t.awaitGrants(ctx, 0); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("before any fault: %w", err)
 	}
-	err := nemesis.Run(ctx, t.Plan(t.setting()), nemesis.World{
-		Fleet: t.fleet, Writes: t.Writes(t.nodes), Relays: t.relays, Clients: t.running, Servers: t, Log: t.history,
-		Daemons: t.daemons, Answers: t.answers,
-	})
+	err := nemesis.Run(ctx, t.Plan(t.setting()), nemesis.World{Faults: t.faults(), Log: t.history})
 	if err != nil {
 		return err
 	}
@@ -275,16 +272,6 @@ func (t *trial) askServer(ctx context.Context, i int, cmd string, args ...any) (
 	defer c.Close()
 	return c.Do(cmd, args...)
 }
-
-// Flush makes a node forget everything.
-func (t *trial) Flush(ctx context.Context, node int) error {
-	primary, _ := t.serversOf(node)
-	_, err := t.askServer(ctx, primary, "FLUSHALL")
-	return err
-}
-
-// SetClock sets the clock of a node's server ahead, or back.
-func (t *trial) SetClock(node int, ahead time.Duration) error { return t.clocks[node].Set(ahead) }
 
 // noteLeftKeys looks for keys of locks when all clients have ended, and writes down those that are
 // still there when they must have expired. The intent of a writer that was killed lives for a second

@@ -44,36 +44,6 @@ func lonely(t *testing.T) client.Config {
 	}
 }
 
-// until waits for an event of a client.
-func until(t *testing.T, log *history.Log, kind history.Kind) {
-	t.Helper()
-	require.Eventually(t, func() bool { return log.Last(kind, "a") > 0 }, limit, time.Millisecond)
-}
-
-func TestAClientTellsItsHistoryAndEndsInGoodOrder(t *testing.T) {
-	t.Parallel()
-	var record bytes.Buffer
-	log := history.NewLog(&record)
-	p, err := client.Start(lonely(t), log, func() {})
-	require.NoError(t, err)
-	until(t, log, history.Failed)
-	require.NoError(t, p.Stop(limit))
-
-	var events []history.Event
-	require.NoError(t, history.Read(&record, func(e history.Event) { events = append(events, e) }))
-	all, err := history.Acquisitions(events)
-	require.NoError(t, err)
-	require.NotEmpty(t, all)
-	var whys []string
-	for _, a := range all {
-		assert.Equal(t, 3, a.Who)
-		assert.NotEqual(t, history.Never, a.Failed, "the outcome of %v is not known", a)
-		whys = append(whys, a.Why)
-	}
-	// A caller may have met the end of the run with its first try.
-	assert.Contains(t, strings.Join(whys, "\n"), "no quorum: redlock: acquire")
-}
-
 func TestHowAClientEndsIsReported(t *testing.T) {
 	t.Parallel()
 	for says, end := range map[string]func(*client.Process) error{

@@ -15,9 +15,8 @@ const (
 	setNXExtend  = `if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("pexpire", KEYS[1], ARGV[2]) end return 0`
 )
 
-// openSetNX opens the lock of the documentation of Redis' SET, on the first server: SET NX PX with a
-// random value, and a release that compares. It tells no deadline. At its best it is extended in the
-// same way, and keeps its deadline. setnx-careless, a control, keeps it, too, but does not compare.
+// openSetNX opens the lock of the documentation of Redis' SET, on the first server. It tells no deadline.
+// At its best it is extended, and keeps its deadline. setnx-careless, a control, does not compare.
 func openSetNX(c Config, best bool) (library, error) {
 	do := func(command string, args ...any) (done bool, err error) {
 		conn, err := redis.Dial("tcp", c.addrs()[0], redis.DialConnectTimeout(time.Second), redis.DialReadTimeout(time.Second))
@@ -28,19 +27,21 @@ func openSetNX(c Config, best bool) (library, error) {
 		reply, err := conn.Do(command, args...)
 		return reply != nil && reply != int64(0), err
 	}
-	careless := strings.HasPrefix(c.Other, "setnx-careless")
+	careless, release := strings.HasPrefix(c.Other, "setnx-careless"), setNXRelease
+	if careless {
+		release = `return redis.call("del", KEYS[1])`
+	}
 	ttl := c.TTL.Milliseconds()
 	take := func(ctx context.Context, name string) (*theirs, error) {
-		value, began := rand.Text(), time.Now()
-		for {
-			if taken, _ := do("SET", name, value, "NX", "PX", ttl); taken {
-				break
-			}
-			if sleep(ctx, 20*time.Millisecond); ctx.Err() != nil {
+		value, began, taken := rand.Text(), time.Time{}, false
+		for !taken {
+			if began = time.Now(); ctx.Err() != nil {
 				do("EVAL", setNXRelease, 1, name, value) // a try whose answer was lost may have taken it
 				return nil, refusal("held")
 			}
-			began = time.Now()
+			if taken, _ = do("SET", name, value, "NX", "PX", ttl); !taken {
+				sleep(ctx, 20*time.Millisecond)
+			}
 		}
 		until := began.Add(c.TTL)
 		lock := &theirs{left: func(context.Context) (time.Duration, error) { return thisMoment, nil }}
@@ -51,21 +52,16 @@ func openSetNX(c Config, best bool) (library, error) {
 			lock.extend = func(context.Context) error {
 				began := time.Now()
 				extended, err := do("EVAL", setNXExtend, 1, name, value, ttl)
-				switch {
-				case extended:
+				if extended {
 					until = began.Add(c.TTL)
-				case err == nil: // it is another's
+				} else if err == nil { // it is another's
 					until = began
 				}
 				return err
 			}
 		}
-		lock.release = func(context.Context) (err error) {
-			if careless {
-				_, err = do("DEL", name)
-			} else {
-				_, err = do("EVAL", setNXRelease, 1, name, value)
-			}
+		lock.release = func(context.Context) error {
+			_, err := do("EVAL", release, 1, name, value)
 			return err
 		}
 		return lock, nil

@@ -61,30 +61,6 @@ func TestAHoldEndsAtWhateverComesFirst(t *testing.T) {
 	}
 }
 
-func TestAnAcquisitionWithoutAnswerIsNeitherGrantedNorFailed(t *testing.T) {
-	t.Parallel()
-	all, err := history.Acquisitions(read(t, `{"at":5,"kind":"asked","op":2}{"at":1,"kind":"asked","op":1}{"at":2,"kind":"failed","op":1}`))
-	require.NoError(t, err)
-	require.Len(t, all, 2)
-	assert.Equal(t, int64(1), all[0].Op, "ordered by when they were asked")
-	assert.Equal(t, int64(2), all[0].Failed)
-	assert.Equal(t, history.Never, all[1].Failed)
-	assert.False(t, all[1].Held())
-}
-
-func TestALockIsOfItsKeys(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string][]string{
-		`{"kind":"asked","name":"a"}`:                                                         {"a"},
-		`{"kind":"asked","name":"a+b","names":["a","b"]}`:                                     {"a", "b"},
-		`{"kind":"asked","name":"p","most":3}{"at":1,"kind":"granted","name":"p","permit":2}`: {"p permit 2"},
-	} {
-		all, err := history.Acquisitions(read(t, text))
-		require.NoError(t, err)
-		assert.Equal(t, want, all[0].Keys(), text)
-	}
-}
-
 func TestALogKnowsWhenSomethingWasLast(t *testing.T) {
 	t.Parallel()
 	log := history.NewLog(&bytes.Buffer{})
