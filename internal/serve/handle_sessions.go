@@ -160,7 +160,7 @@ func (s *Server) stream(w http.ResponseWriter, r *request, of *session) error {
 		return bad("bound=%s: must be true or false", text)
 	}
 	if bound && !isThisMachine(r) {
-		return bad("bound=true is for clients on the same machine: over a network use a session with a short ttl_ms")
+		return bad("bound=true is for clients on the same machine: over a network, or through a proxy, use a session with a short ttl_ms")
 	}
 	out := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "text/event-stream")
@@ -192,8 +192,14 @@ func (s *Server) stream(w http.ResponseWriter, r *request, of *session) error {
 	return nil
 }
 
-// isThisMachine reports whether the request came from this machine.
+// isThisMachine reports whether the request came from this machine, and not through a proxy, whose client may be on
+// another.
 func isThisMachine(r *request) bool {
+	for _, header := range []string{"Forwarded", "X-Forwarded-For", "X-Real-Ip", "Via"} {
+		if r.Header.Get(header) != "" {
+			return false
+		}
+	}
 	switch at := r.Context().Value(http.LocalAddrContextKey).(type) {
 	case *net.UnixAddr:
 		return true

@@ -2,7 +2,9 @@ package serve
 
 import (
 	"context"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
@@ -38,6 +40,23 @@ func TestAStreamTellsEachChange(t *testing.T) {
 		stream.headers = map[string]string{"Accept": "text/event-stream"}
 		assert.Equal(t, kindBad, stream.ask("GET", "/v1/session?bound=true", "").problem.Kind)
 	})
+}
+
+// TestAStreamBehindAProxyIsNotBound: the connection to a proxy on this machine breaks while its client, on another,
+// works on.
+func TestAStreamBehindAProxyIsNotBound(t *testing.T) {
+	t.Parallel()
+	here := func(header string) *request {
+		r := httptest.NewRequest("GET", "/v1/session?bound=true", nil)
+		if header != "" {
+			r.Header.Set(header, "10.0.0.9")
+		}
+		return &request{Request: r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, &net.UnixAddr{}))}
+	}
+	assert.True(t, isThisMachine(here("")))
+	for _, header := range []string{"Forwarded", "X-Forwarded-For", "X-Real-Ip", "Via"} {
+		assert.False(t, isThisMachine(here(header)), header)
+	}
 }
 
 // TestAStreamIsNeverSilentForLong: proxies cut a connection that is silent for a minute.
