@@ -286,7 +286,7 @@ func readConfig(path string) (*configuration, error) {
 	if path == "" {
 		return c, nil
 	}
-	text, err := os.ReadFile(path)
+	text, err := firstRead(func() ([]byte, error) { return os.ReadFile(path) })
 	if err != nil {
 		if reason, is := errors.AsType[*fs.PathError](err); is {
 			err = reason.Err
@@ -408,16 +408,18 @@ func (c credentials) in(ctx context.Context, urls []string) ([]string, error) {
 // readPassword reads the password that a file has. What is wrong with it later is told on stderr.
 func readPassword(file string, stderr io.Writer) (*reread.Files[string], error) {
 	empty := errors.New("is empty")
-	return reread.Read([]string{file}, stderr, func(err error) error {
+	explain := func(err error) error {
 		if errors.Is(err, empty) {
 			return fmt.Errorf("password file %s %w", file, err)
 		}
 		return fmt.Errorf("password file: %w", err)
-	}, func(texts ...[]byte) (string, error) {
+	}
+	parse := func(texts ...[]byte) (string, error) {
 		password := strings.TrimRight(string(texts[0]), "\r\n")
 		if password == "" {
 			return "", empty
 		}
 		return password, nil
-	})
+	}
+	return firstRead(func() (*reread.Files[string], error) { return reread.Read([]string{file}, stderr, explain, parse) })
 }

@@ -15,6 +15,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	_ "time/tzdata" // for machines and images without a database of time zones
 
@@ -42,10 +43,25 @@ func interruptible() context.Context {
 	}
 	go func() {
 		for s := range signals {
-			cancel(job.SignalError{Signal: s.(syscall.Signal)})
+			by := job.SignalError{Signal: s.(syscall.Signal)}
+			if cancel(by); reading.Load() > 0 {
+				fmt.Fprintln(os.Stderr, "redlock: "+by.Error())
+				os.Exit(job.SignalCode(by.Signal))
+			}
 		}
 	}()
 	return ctx
+}
+
+// reading counts the files that are read before anything is locked. That can take for ever, as with a pipe that
+// nobody writes to, and no context ends it.
+var reading atomic.Int32
+
+// firstRead reads what is needed to begin.
+func firstRead[T any](read func() (T, error)) (T, error) {
+	reading.Add(1)
+	defer reading.Add(-1)
+	return read()
 }
 
 // run runs the command in this process, and returns its exit code.

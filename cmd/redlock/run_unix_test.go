@@ -808,3 +808,23 @@ func TestAProcessThatCannotBeForkedIsNoFaultOfTheCommand(t *testing.T) {
 	}
 	assert.EqualError(t, cannotRun("job", &fs.PathError{Op: "exec", Path: "/usr/bin/job", Err: syscall.EACCES}), "job: permission denied")
 }
+
+// TestASignalEndsTheWaitForAFile: for a pipe that nobody writes to, before anything is locked.
+func TestASignalEndsTheWaitForAFile(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"--config"}, {"--node", "rediss://127.0.0.1:1", "--tls-ca"}} {
+		pipe := filepath.Join(t.TempDir(), "pipe")
+		tr.NoError(t, syscall.Mkfifo(pipe, 0o600))
+		p := command(t, nil, append(append([]string{"run"}, args...), pipe, "job", "--", "true")...).begin(t)
+		eventually(t, "it reads", func() bool { // only then can one open it to write
+			w, err := os.OpenFile(pipe, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+			if err == nil {
+				t.Cleanup(func() { w.Close() })
+			}
+			return err == nil
+		})
+		p.signal(t, syscall.SIGTERM)
+		assert.Equal(t, 128+int(syscall.SIGTERM), p.code(t))
+		assert.Contains(t, p.stderr.String(), "redlock: ended by a signal: terminated")
+	}
+}

@@ -432,12 +432,13 @@ func (v *verbosity) Set(text string) error {
 
 // readFlag reads the files of a flag.
 func readFlag[T any](s *servers, flag string, parse func(texts ...[]byte) (T, error), files ...string) (*reread.Files[T], error) {
-	return reread.Read(files, s.stderr, func(err error) error {
+	explain := func(err error) error {
 		if _, hasPath := errors.AsType[*fs.PathError](err); !hasPath {
 			err = fmt.Errorf("%s: %s", strings.Join(files, " and "), strings.TrimPrefix(err.Error(), "tls: "))
 		}
 		return wrong(s.flags, flag, "%w", err)
-	}, parse)
+	}
+	return firstRead(func() (*reread.Files[T], error) { return reread.Read(files, s.stderr, explain, parse) })
 }
 
 // authorities reads the certificates of a flag's file.
