@@ -3,9 +3,6 @@
 package foreign
 
 import (
-	"bufio"
-	"context"
-	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -17,10 +14,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/examples/internal/stage"
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/need"
 	"github.com/redquorum/redquorum/internal/readme"
-	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -41,18 +38,9 @@ type client struct {
 }
 
 // start starts the example, which ends by itself.
-func (c client) start(t *testing.T, seconds, ttl string) (p *exec.Cmd, says *bufio.Reader) {
+func (c client) start(t *testing.T, seconds, ttl string) *stage.Program {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	t.Cleanup(cancel)
-	p = exec.CommandContext(ctx, "./"+c.file, name, seconds, ttl)
-	p.Env = append(os.Environ(), "REDLOCK_NODES="+strings.Join(c.servers.URLs(), c.between))
-	p.Stderr = os.Stderr
-	p.WaitDelay = time.Second
-	stdout, err := p.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, p.Start())
-	return p, bufio.NewReader(stdout)
+	return stage.Start(t, name, []string{"REDLOCK_NODES=" + strings.Join(c.servers.URLs(), c.between)}, "./"+c.file, name, seconds, ttl)
 }
 
 // TestOtherServersAreNotTaken for those of the URLs: a lock in another database excludes no client.
@@ -67,21 +55,12 @@ func TestOtherServersAreNotTaken(t *testing.T) {
 	}
 }
 
-// line returns the next line of the example.
-func line(t *testing.T, says *bufio.Reader) string {
-	t.Helper()
-	text, err := says.ReadString('\n')
-	require.NoError(t, err)
-	return strings.TrimSpace(text)
-}
-
 // end returns the exit code of the example, when it has said the rest.
-func end(t *testing.T, p *exec.Cmd, says *bufio.Reader) int {
-	t.Helper()
-	_, err := io.Copy(io.Discard, says)
-	require.NoError(t, err)
-	_ = p.Wait() // the code tells
-	return p.ProcessState.ExitCode()
+func end(p *stage.Program) int {
+	for range p.Lines {
+	}
+	p.Cmd.Wait() // the code tells
+	return p.Cmd.ProcessState.ExitCode()
 }
 
 // do sends a command to one server.
@@ -105,73 +84,69 @@ func TestAPlainLockAndOursExcludeEachOther(t *testing.T) {
 			need.Program(t, program)
 			servers := need.Servers(t, fleet.Process, fleet.Options{Nodes: 3, Volatile: true})
 			theirs := client{file, servers, ","}
-			nodes, err := pool.Open(servers.URLs()...)
-			require.NoError(t, err)
-			ours, err := redlock.New(nodes, redlock.MemoryGuard(false), redlock.NodeTimeout(10*time.Second), redlock.TTL(limit))
-			require.NoError(t, err)
-			t.Cleanup(func() { ours.Close() })
+			ours := stage.Locker(t, servers.URLs())
 
 			lock, err := ours.TryAcquire(t.Context(), name)
 			require.NoError(t, err)
-			p, says := theirs.start(t, "0", long)
-			assert.Equal(t, 75, end(t, p, says), "ours is held")
+			p := theirs.start(t, "0", long)
+			assert.Equal(t, 75, end(p), "ours is held")
 			require.NoError(t, lock.Extend(t.Context()), "a refused client leaves it alone")
 			require.NoError(t, lock.Release(t.Context()))
 
-			p, says = theirs.start(t, "1", long)
-			require.Equal(t, "working", line(t, says))
+			p = theirs.start(t, "1", long)
+			p.Says("^working$")
 			_, err = ours.TryAcquire(t.Context(), name)
 			require.ErrorIs(t, err, redlock.ErrHeld)
 			lock, err = ours.Acquire(t.Context(), name)
 			require.NoError(t, err, "we wait until theirs is released")
-			assert.Equal(t, 0, end(t, p, says))
+			assert.Equal(t, 0, end(p))
 			require.NoError(t, lock.Release(t.Context()))
 
 			for i := range 2 {
 				theirs.do(t, i, "SET", name, "another's", "PX", limit.Milliseconds())
 			}
 			theirs.between = " " // which is as good for redlock
-			p, says = theirs.start(t, "0", long)
-			assert.Equal(t, 75, end(t, p, says), "one of three servers is no majority")
+			p = theirs.start(t, "0", long)
+			assert.Equal(t, 75, end(p), "one of three servers is no majority")
 			assert.Nil(t, theirs.do(t, 2, "GET", name), "and its vote is given back")
 			assert.Equal(t, []byte("another's"), theirs.do(t, 0, "GET", name))
 			for i := range 2 {
 				theirs.do(t, i, "DEL", name)
 			}
 
-			p, says = theirs.start(t, "600", "2000")
-			require.Equal(t, "working", line(t, says))
+			p = theirs.start(t, "600", "2000")
+			p.Says("^working$")
 			for i := range 3 {
 				theirs.do(t, i, "SET", name, "another's", "PX", limit.Milliseconds())
 			}
-			assert.Equal(t, 79, end(t, p, says), "the work ends with its lock")
+			assert.Equal(t, 79, end(p), "the work ends with its lock")
 			for i := range 3 {
 				assert.Equal(t, []byte("another's"), theirs.do(t, i, "GET", name), i)
 				theirs.do(t, i, "DEL", name)
 			}
 
 			if file == "lock.py" { // which extends
-				p, says = theirs.start(t, "4", "3000")
-				assert.Equal(t, 0, end(t, p, says), "the work may outlast the TTL")
+				p = theirs.start(t, "4", "3000")
+				assert.Equal(t, 0, end(p), "the work may outlast the TTL")
 
 				for { // on a busy machine the work may be over before it is stopped
-					p, says = theirs.start(t, "2", "3000")
-					require.Equal(t, "working", line(t, says))
-					require.NoError(t, p.Process.Signal(syscall.SIGSTOP))
+					p = theirs.start(t, "2", "3000")
+					p.Says("^working$")
+					require.NoError(t, p.Signal(syscall.SIGSTOP))
 					if theirs.do(t, 0, "GET", name) != nil {
 						break
 					}
-					require.NoError(t, p.Process.Signal(syscall.SIGCONT))
-					require.Equal(t, 0, end(t, p, says))
+					require.NoError(t, p.Signal(syscall.SIGCONT))
+					require.Equal(t, 0, end(p))
 				}
 				require.Eventually(t, func() bool { return theirs.do(t, 0, "GET", name) == nil }, limit, 10*time.Millisecond)
-				require.NoError(t, p.Process.Signal(syscall.SIGCONT))
-				assert.Equal(t, 79, end(t, p, says), "the lock was lost in the last step of the work")
+				require.NoError(t, p.Signal(syscall.SIGCONT))
+				assert.Equal(t, 79, end(p), "the lock was lost in the last step of the work")
 			}
 
 			require.NoError(t, servers.Kill(t.Context(), 0))
-			p, says = theirs.start(t, "0", long)
-			assert.Equal(t, 0, end(t, p, says), "two of three servers are a majority")
+			p = theirs.start(t, "0", long)
+			assert.Equal(t, 0, end(p), "two of three servers are a majority")
 		})
 	}
 }

@@ -1,7 +1,8 @@
+//go:build unix
+
 package hold
 
 import (
-	"bufio"
 	"context"
 	"os"
 	"os/exec"
@@ -13,9 +14,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/examples/internal/stage"
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/need"
-	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -31,59 +32,39 @@ func TestEachLanguageHoldsALock(t *testing.T) {
 	f := need.Servers(t, fleet.Embedded, fleet.Options{Nodes: 3})
 	bin := t.TempDir()
 	require.NoError(t, need.Command(bin))
-	nodes, err := pool.Open(f.URLs()...)
-	require.NoError(t, err)
-	l, err := redlock.New(nodes, redlock.MemoryGuard(false), redlock.NodeTimeout(2*time.Second), redlock.TTL(time.Minute))
-	require.NoError(t, err)
-	t.Cleanup(func() { l.Close() })
+	l := stage.Locker(t, f.URLs())
 	for interpreter, file := range programs {
 		t.Run(interpreter, func(t *testing.T) {
 			t.Parallel()
 			need.Program(t, interpreter)
-			start := func(name string, seconds string) (*exec.Cmd, *bufio.Reader) {
-				ctx, cancel := context.WithTimeout(t.Context(), limit)
-				t.Cleanup(cancel)
-				p := exec.CommandContext(ctx, interpreter, file, name, seconds)
-				p.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "REDLOCK_NODES="+strings.Join(f.URLs(), ","),
-					"REDLOCK_MEMORY_GUARD=false", "REDLOCK_NODE_TIMEOUT=2s", "REDLOCK_TTL=15s", "REDLOCK_CONFIG=/dev/null")
-				p.Stderr = os.Stderr
-				p.WaitDelay = time.Second
-				stdout, err := p.StdoutPipe()
-				require.NoError(t, err)
-				require.NoError(t, p.Start())
-				return p, bufio.NewReader(stdout)
+			start := func(seconds string) *stage.Program {
+				return stage.Start(t, interpreter, []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "REDLOCK_NODES=" + strings.Join(f.URLs(), ","),
+					"REDLOCK_MEMORY_GUARD=false", "REDLOCK_NODE_TIMEOUT=2s", "REDLOCK_TTL=15s", "REDLOCK_CONFIG=/dev/null"},
+					interpreter, file, interpreter, seconds)
 			}
-			says := func(r *bufio.Reader, want string) {
-				t.Helper()
-				line, err := r.ReadString('\n')
-				require.NoError(t, err)
-				assert.Regexp(t, want, line)
-			}
-			name := interpreter
-			p, stdout := start(name, "1")
-			says(stdout, "^working with token [1-9][0-9]+\n$")
-			says(stdout, "^done\n$")
-			require.NoError(t, p.Wait())
-			lock, err := l.TryAcquire(t.Context(), name)
+			p := start("1")
+			p.Says("^working with token [1-9][0-9]+$")
+			p.Says("^done$")
+			p.Ends(0)
+			lock, err := l.TryAcquire(t.Context(), p.Name)
 			require.NoError(t, err, "it is free")
 
-			p, stdout = start(name, "1")
+			p = start("1")
 			require.NoError(t, lock.Release(t.Context()))
-			says(stdout, "working") // and not before
-			says(stdout, "done")
-			require.NoError(t, p.Wait())
+			p.Says("working") // and not before
+			p.Says("done")
+			p.Ends(0)
 
-			p, stdout = start(name, "600")
-			says(stdout, "working")
-			_, err = l.TryAcquire(t.Context(), name)
+			p = start("600")
+			p.Says("working")
+			_, err = l.TryAcquire(t.Context(), p.Name)
 			require.ErrorIs(t, err, redlock.ErrHeld)
-			in, err := l.Inspect(t.Context(), name)
+			in, err := l.Inspect(t.Context(), p.Name)
 			require.NoError(t, err)
 			value, _, _ := in.Holder()
-			require.NoError(t, l.ReleaseValue(t.Context(), name, value))
-			says(stdout, "^stopped\n$")
-			p.Wait() // the code tells
-			assert.Equal(t, 79, p.ProcessState.ExitCode())
+			require.NoError(t, l.ReleaseValue(t.Context(), p.Name, value))
+			p.Says("^stopped$")
+			p.Ends(79)
 		})
 	}
 }

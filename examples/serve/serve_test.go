@@ -28,9 +28,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/examples/internal/stage"
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/need"
-	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -98,12 +98,7 @@ type daemon struct {
 
 func serve(t *testing.T, ttl time.Duration, flags ...string) *daemon {
 	f := need.Servers(t, fleet.Process, fleet.Options{Nodes: 3, Volatile: true})
-	nodes, err := pool.Open(f.URLs()...)
-	require.NoError(t, err)
-	d := &daemon{t: t, socket: filepath.Join(t.TempDir(), "s")}
-	d.locker, err = redlock.New(nodes, redlock.MemoryGuard(false), redlock.NodeTimeout(fast/2), redlock.TTL(time.Minute))
-	require.NoError(t, err)
-	t.Cleanup(func() { d.locker.Close() })
+	d := &daemon{t: t, socket: filepath.Join(t.TempDir(), "s"), locker: stage.Locker(t, f.URLs())}
 	d.flags = append([]string{"serve", "--listen", "unix:" + d.socket, "--ttl", ttl.String(),
 		"--nodes", strings.Join(f.URLs(), ","), "--memory-guard=false", "--node-timeout", (fast / 2).String()}, flags...)
 	d.run()
@@ -129,57 +124,10 @@ func (d *daemon) run() {
 
 var errCut = errors.New("the connection is cut")
 
-// A worker is a client that runs.
-type worker struct {
-	t     *testing.T
-	name  string // of its lock, too
-	cmd   *exec.Cmd
-	lines chan line
-}
-
-type line struct {
-	text string
-	at   time.Time
-}
-
 // start has a client take the lock of its name.
-func (d *daemon) start(client, seconds string) *worker {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*limit)
-	w := &worker{t: d.t, name: client, lines: make(chan line, 10)}
-	w.cmd = exec.CommandContext(ctx, program(client), append(append([]string{}, clients[client]...), client, seconds)...)
-	w.cmd.Env = append(append(os.Environ(), "REDLOCK_SOCKET="+d.socket), d.env...)
-	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the work of a shell is a process, too
-	w.cmd.Cancel = func() error { return w.signal(syscall.SIGKILL) }
-	w.cmd.Stderr = d.t.Output()
-	stdout, err := w.cmd.StdoutPipe()
-	require.NoError(d.t, err)
-	require.NoError(d.t, w.cmd.Start())
-	go func() {
-		defer close(w.lines)
-		for from := bufio.NewScanner(stdout); from.Scan(); {
-			w.lines <- line{from.Text(), time.Now()}
-		}
-	}()
-	d.t.Cleanup(func() { cancel(); w.cmd.Wait() })
-	return w
-}
-
-func (w *worker) signal(s syscall.Signal) error { return syscall.Kill(-w.cmd.Process.Pid, s) }
-
-// says waits for the next line, and returns when it came.
-func (w *worker) says(want string) time.Time {
-	w.t.Helper()
-	next := <-w.lines
-	require.Regexp(w.t, want, next.text, w.name)
-	return next.at
-}
-
-// ends waits for the end, without another line.
-func (w *worker) ends(code int) {
-	w.t.Helper()
-	assert.Empty(w.t, <-w.lines, w.name)
-	w.cmd.Wait() // the code tells
-	assert.Equal(w.t, code, w.cmd.ProcessState.ExitCode(), w.name)
+func (d *daemon) start(client, seconds string) *stage.Program {
+	command := append(append([]string{program(client)}, clients[client]...), client, seconds)
+	return stage.Start(d.t, client, append([]string{"REDLOCK_SOCKET=" + d.socket}, d.env...), command...)
 }
 
 // runnable returns the clients that can run here.
@@ -193,12 +141,12 @@ func runnable() (names []string) {
 }
 
 // startAll starts all clients, and waits until each has its lock.
-func (d *daemon) startAll(seconds string) (all []*worker) {
+func (d *daemon) startAll(seconds string) (all []*stage.Program) {
 	for _, client := range runnable() {
 		all = append(all, d.start(client, seconds))
 	}
 	for _, w := range all {
-		w.says("^working with token [1-9][0-9]+$")
+		w.Says("^working with token [1-9][0-9]+$")
 	}
 	return all
 }
@@ -217,10 +165,10 @@ func TestWorkUnderALock(t *testing.T) {
 	t.Parallel()
 	d := serve(t, slow)
 	for _, w := range d.startAll("1") {
-		w.says("^done$")
-		w.ends(0)
-		_, err := d.locker.TryAcquire(t.Context(), w.name)
-		assert.NoError(t, err, w.name)
+		w.Says("^done$")
+		w.Ends(0)
+		_, err := d.locker.TryAcquire(t.Context(), w.Name)
+		assert.NoError(t, err, w.Name)
 	}
 }
 
@@ -229,22 +177,22 @@ func TestOneAtATime(t *testing.T) {
 	t.Parallel()
 	d := serve(t, slow)
 	all := d.startAll("600")
-	var others []*worker
+	var others []*stage.Program
 	for _, w := range all {
-		others = append(others, d.start(w.name, "600"))
+		others = append(others, d.start(w.Name, "600"))
 	}
 	for _, w := range others {
-		w.ends(75)
+		w.Ends(75)
 	}
 	for _, w := range all {
-		in, err := d.locker.Inspect(t.Context(), w.name)
+		in, err := d.locker.Inspect(t.Context(), w.Name)
 		require.NoError(t, err)
 		value, _, _ := in.Holder()
-		assert.Contains(t, redlock.HolderOf(value).Owner, fmt.Sprint("pid ", w.cmd.Process.Pid))
+		assert.Contains(t, redlock.HolderOf(value).Owner, fmt.Sprint("pid ", w.Cmd.Process.Pid))
 		lost := time.Now()
-		require.NoError(t, d.locker.ReleaseValue(t.Context(), w.name, value))
-		assert.Less(t, w.says("^stopped$").Sub(lost), soon, w.name)
-		w.ends(79)
+		require.NoError(t, d.locker.ReleaseValue(t.Context(), w.Name, value))
+		assert.Less(t, w.Says("^stopped$").Sub(lost), soon, w.Name)
+		w.Ends(79)
 	}
 }
 
@@ -253,18 +201,18 @@ func TestOneAtATime(t *testing.T) {
 func TestAStoppedClient(t *testing.T) {
 	t.Parallel()
 	d := serve(t, fast)
-	var all []*worker
+	var all []*stage.Program
 	for _, client := range runnable() {
 		w := d.start(client, "3")
-		w.says("working")
-		require.NoError(t, w.signal(syscall.SIGSTOP))
+		w.Says("working")
+		require.NoError(t, w.Signal(syscall.SIGSTOP))
 		all = append(all, w)
 	}
 	for _, w := range all {
-		d.await(w.name)
-		require.NoError(t, w.signal(syscall.SIGCONT))
-		w.says("^stopped$")
-		w.ends(79)
+		d.await(w.Name)
+		require.NoError(t, w.Signal(syscall.SIGCONT))
+		w.Says("^stopped$")
+		w.Ends(79)
 	}
 }
 
@@ -314,20 +262,20 @@ func TestAMachineThatSleeps(t *testing.T) {
 	require.NoError(t, os.WriteFile(slept, make([]byte, 8), 0o600))
 	out, err := exec.Command("cc", "-shared", "-fPIC", "-o", library, source, "-ldl").CombinedOutput()
 	require.NoError(t, err, string(out))
-	var all []*worker
+	var all []*stage.Program
 	for _, client := range runnable() {
 		if d.env = []string{"LD_PRELOAD=" + library, "ASLEEP=" + slept}; client == "sh" {
 			d.env = nil // it has no clock of its own, and those of its programs decide nothing
 		}
 		w := d.start(client, "3")
-		w.says("working")
-		require.NoError(t, w.signal(syscall.SIGSTOP))
+		w.Says("working")
+		require.NoError(t, w.Signal(syscall.SIGSTOP))
 		all = append(all, w)
 	}
 	began := time.Now()
 	require.NoError(t, d.cmd.Process.Signal(syscall.SIGSTOP))
 	for _, w := range all {
-		d.await(w.name)
+		d.await(w.Name)
 	}
 	length := binary.NativeEndian.AppendUint64(nil, uint64(time.Since(began)))
 	file, err := os.OpenFile(slept, os.O_WRONLY, 0) // in its place: the clients have mapped it
@@ -336,14 +284,14 @@ func TestAMachineThatSleeps(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, file.Close())
 	for _, w := range all {
-		require.NoError(t, w.signal(syscall.SIGCONT))
+		require.NoError(t, w.Signal(syscall.SIGCONT))
 	}
 	for _, w := range all {
-		w.says("^stopped$")
+		w.Says("^stopped$")
 	}
 	require.NoError(t, d.cmd.Process.Signal(syscall.SIGCONT))
 	for _, w := range all {
-		w.ends(79)
+		w.Ends(79)
 	}
 }
 
@@ -359,12 +307,12 @@ func TestADaemonThatIsAway(t *testing.T) {
 			free := make([]time.Time, len(all))
 			var waiting sync.WaitGroup
 			for i, w := range all {
-				waiting.Go(func() { free[i] = d.await(w.name) })
+				waiting.Go(func() { free[i] = d.await(w.Name) })
 			}
 			waiting.Wait()
 			for i, w := range all {
-				assert.Less(t, w.says("^stopped$"), free[i], w.name)
-				w.ends(79)
+				assert.Less(t, w.Says("^stopped$"), free[i], w.Name)
+				w.Ends(79)
 			}
 		})
 	}
@@ -378,8 +326,8 @@ func TestADaemonThatEnds(t *testing.T) {
 	ends := time.Now()
 	require.NoError(t, d.cmd.Process.Signal(syscall.SIGTERM))
 	for _, w := range all {
-		assert.Less(t, w.says("^stopped$").Sub(ends), soon, w.name)
-		w.ends(79)
+		assert.Less(t, w.Says("^stopped$").Sub(ends), soon, w.Name)
+		w.Ends(79)
 	}
 	require.NoError(t, d.cmd.Wait())
 	assert.Less(t, time.Since(ends), soon+time.Second)
@@ -395,13 +343,13 @@ func TestADaemonThatIsRestarted(t *testing.T) {
 		require.NoError(t, d.cmd.Process.Signal(syscall.SIGTERM))
 		require.NoError(t, d.cmd.Wait())
 		for _, w := range all {
-			_, err := d.locker.TryAcquire(t.Context(), w.name)
-			assert.ErrorIs(t, err, redlock.ErrHeld, w.name)
+			_, err := d.locker.TryAcquire(t.Context(), w.Name)
+			assert.ErrorIs(t, err, redlock.ErrHeld, w.Name)
 		}
 		d.run()
 	}
 	for _, w := range all {
-		assert.Empty(t, w.lines, "%s works on", w.name)
+		assert.Empty(t, w.Lines, "%s works on", w.Name)
 	}
 }
 
@@ -418,9 +366,9 @@ func TestNoConnectionIsKept(t *testing.T) {
 			return nil
 		})
 		w := far.start(client, "0.1")
-		w.says("working")
-		w.says("^done$")
-		w.ends(0)
+		w.Says("working")
+		w.Says("^done$")
+		w.Ends(0)
 		assert.False(t, isKept.Load(), client)
 	}
 }
@@ -466,8 +414,8 @@ func TestAnAnswerThatDidNotCome(t *testing.T) {
 		return nil
 	})
 	for _, w := range far.startAll("0.5") {
-		w.says("^done$")
-		w.ends(0)
+		w.Says("^done$")
+		w.Ends(0)
 	}
 }
 
@@ -476,7 +424,7 @@ func TestAnAnswerThatDidNotCome(t *testing.T) {
 func TestAnAnswerThatComesLate(t *testing.T) {
 	t.Parallel()
 	d := serve(t, fast)
-	var all []*worker
+	var all []*stage.Program
 	for _, client := range runnable() {
 		var isLast atomic.Bool
 		far := d.relay(func(r *http.Response) error {
@@ -492,9 +440,9 @@ func TestAnAnswerThatComesLate(t *testing.T) {
 		all = append(all, far.start(client, "0.5"))
 	}
 	for _, w := range all {
-		w.says("working")
-		w.says("^stopped$")
-		w.ends(79)
+		w.Says("working")
+		w.Says("^stopped$")
+		w.Ends(79)
 	}
 }
 

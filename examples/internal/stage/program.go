@@ -1,0 +1,87 @@
+//go:build unix
+
+package stage
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// A Program is an example in another language, as a test runs it.
+type Program struct {
+	Name  string // of its lock, too
+	Cmd   *exec.Cmd
+	Lines chan Line // of its output; closed at the end
+
+	t *testing.T
+}
+
+// A Line is one that a program has written, and when it was read.
+type Line struct {
+	Text string
+	At   time.Time
+}
+
+// Start starts a program, whose environment is that of the test, and more. It ends with the test.
+func Start(t *testing.T, name string, env []string, command ...string) *Program {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*limit)
+	p := &Program{Name: name, Cmd: exec.CommandContext(ctx, command[0], command[1:]...), Lines: make(chan Line, 10), t: t}
+	p.Cmd.Env = append(os.Environ(), env...)
+	p.Cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the work of a shell is a process, too
+	p.Cmd.Cancel = func() error { return p.Signal(syscall.SIGKILL) }
+	p.Cmd.WaitDelay = time.Second // for what it leaves behind
+	p.Cmd.Stderr = t.Output()
+	stdout, err := p.Cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, p.Cmd.Start())
+	go func() {
+		defer close(p.Lines)
+		for from := bufio.NewScanner(stdout); from.Scan(); {
+			p.Lines <- Line{from.Text(), time.Now()}
+		}
+	}()
+	t.Cleanup(func() { cancel(); p.Cmd.Wait() })
+	return p
+}
+
+// Signal sends a signal to the program, and to those that it has started.
+func (p *Program) Signal(s syscall.Signal) error { return syscall.Kill(-p.Cmd.Process.Pid, s) }
+
+// Says waits for the next line, and returns when it came.
+func (p *Program) Says(want string) time.Time {
+	p.t.Helper()
+	next := <-p.Lines
+	require.Regexp(p.t, want, next.Text, p.Name)
+	return next.At
+}
+
+// Ends waits for the end, without another line.
+func (p *Program) Ends(code int) {
+	p.t.Helper()
+	assert.Empty(p.t, <-p.Lines, p.Name)
+	p.Cmd.Wait() // the code tells
+	assert.Equal(p.t, code, p.Cmd.ProcessState.ExitCode(), p.Name)
+}
+
+// Locker opens a Locker for a test, which trusts the servers at once.
+func Locker(t *testing.T, urls []string) *redlock.Locker {
+	t.Helper()
+	nodes, err := pool.Open(urls...)
+	require.NoError(t, err)
+	l, err := redlock.New(nodes, redlock.MemoryGuard(false), redlock.NodeTimeout(2*time.Second), redlock.TTL(time.Minute))
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	return l
+}
