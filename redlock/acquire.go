@@ -321,7 +321,7 @@ func (c *call) errorIn(p *place, name string, f *core.Failure, ended error) erro
 		op = protocol.OpRaise
 	}
 	e := p.errorOf(op, name, f, ended)
-	if k := c.settings.holders(); k > 1 && e.beside == 0 && errors.Is(e.Kind(), ErrHeld) {
+	if k := c.settings.holders(); k > 1 && e.Beside == 0 && errors.Is(e.Kind(), ErrHeld) {
 		if e.Permits = k; c.settings.weight > 1 {
 			e.weight = c.settings.weight
 		}

@@ -88,12 +88,14 @@ type QuorumError struct {
 	InTheWay []string
 	// Permits is k of a lock with Permits(k) above one, if too few permits were free.
 	Permits int
+	// Beside is what else keeps a caller from permits: permits of this other number, or with 1 a lock
+	// without permits. Zero: neither.
+	Beside int
 
 	Err    error             // matches ErrHeld, ErrNoQuorum, ErrMap, ErrLost or ErrMarked, or is the context's error
 	Causes *multierror.Error // a *NodeError for each node that refused, failed or was too late; nil if none
 
 	weight    int   // of a lock of more than one permit
-	beside    int   // what keeps the caller from permits of which some are free: see core.Failure
 	before    error // see Kind
 	isUnasked bool  // no node was asked
 	isHere    bool  // another caller of this process has the lock
@@ -152,9 +154,9 @@ func (e *QuorumError) details() (known []string) {
 		add("held by %v", e.Holder)
 	}
 	switch {
-	case e.beside > 1:
-		add("held by permits of %d", e.beside)
-	case e.beside > 0:
+	case e.Beside > 1:
+		add("held by permits of %d", e.Beside)
+	case e.Beside > 0:
 		add("held by a lock without permits")
 	case e.weight > 0:
 		add("fewer than %d of %d permits are free", e.weight, e.Permits)
@@ -367,7 +369,7 @@ func (ns nodes) errorOf(op protocol.Op, name string, f *core.Failure, ended erro
 	if f.Kind == core.NoQuorum && ns.lackOthersVotes(f) {
 		e.Err = ErrMap
 	}
-	e.Votes, e.Remaining, e.Outage, e.isHere, e.isUnasked, e.beside = f.Votes, f.Remaining, f.Outage, f.Kind == core.ByUs, f.Nodes == 0, f.Beside
+	e.Votes, e.Remaining, e.Outage, e.isHere, e.isUnasked, e.Beside = f.Votes, f.Remaining, f.Outage, f.Kind == core.ByUs, f.Nodes == 0, f.Beside
 	if ended != nil {
 		e.before, e.Err = e.Err, ended
 	}

@@ -150,6 +150,7 @@ func TestPermitsExcludeOtherKindsOfLocks(t *testing.T) {
 					var failed *redlock.QuorumError
 					require.ErrorAs(t, err, &failed)
 					assert.Zero(t, failed.Permits)
+					assert.Positive(t, failed.Beside)
 				}
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)

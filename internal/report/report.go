@@ -73,6 +73,7 @@ type obstacle struct {
 	names  string         // of several, those that are in the way
 	all    int            // permits of which none is free, or fewer than weight
 	weight int
+	beside int       // what keeps from permits of which some are free: see redlock.QuorumError
 	until  time.Time // when it may be over; zero if that is not known
 	never  bool      // a key has no TTL
 	behind bool      // this machine's clock is the reason of the quarantine
@@ -86,7 +87,7 @@ func (r *Reporter) obstacleOf(err error, at time.Time) (o obstacle, ok bool) {
 		return obstacle{}, false
 	}
 	o.held = vote.Holder
-	if r.Permits > 1 { // each try is for one of them, and each has another holder
+	if o.beside = vote.Beside; r.Permits > 1 && o.beside == 0 { // each try is for one of them, and each has another holder
 		o.held, o.all, o.weight = redlock.Holder{}, r.Permits, r.Weight
 	}
 	if o.never = vote.Remaining == redlock.NoTTL; vote.Remaining > 0 {
@@ -155,6 +156,14 @@ func (o obstacle) text(now time.Time, since bool) string {
 		text = "held by " + plain.Harmless(o.held.Owner) + " since " + o.held.Since.Local().Format(time.DateTime)
 	case o.held.Owner != "":
 		text = "held by " + plain.Harmless(o.held.Owner) + " for " + max(0, now.Sub(o.held.Since)).Round(time.Second).String()
+	}
+	switch {
+	case o.beside > 1:
+		text = fmt.Sprintf("held by permits of %d", o.beside)
+	case o.beside > 0 && o.held.Owner != "":
+		text += ", a lock without permits"
+	case o.beside > 0:
+		text = "held by a lock without permits"
 	}
 	if o.names != "" {
 		text += ": " + o.names

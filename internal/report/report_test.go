@@ -198,3 +198,21 @@ func (b *buffer) String() string {
 	defer b.mu.Unlock()
 	return b.text.String()
 }
+
+// TestAReporterTellsWhatIsBesidePermits, and not that all of them are held.
+func TestAReporterTellsWhatIsBesidePermits(t *testing.T) {
+	since := time.Date(2026, 11, 22, 12, 0, 0, 0, time.Local)
+	for text, vote := range map[string]redlock.QuorumError{
+		"held by permits of 5":                                            {Beside: 5},
+		"held by a lock without permits":                                  {Beside: 1},
+		"held by web-3 since 2026-11-22 12:00:00, a lock without permits": {Beside: 1, Holder: redlock.Holder{Owner: "web-3", Since: since}},
+		"all 3 permits are held":                                          {Permits: 3},
+	} {
+		r := New(&buffer{}, []string{"nightly"}, false, false)
+		r.Permits, r.Weight = 3, 1
+		vote.Err = redlock.ErrHeld
+		says, _ := r.Refusal(&vote)
+		assert.Equal(t, text, says)
+		r.Waited()
+	}
+}
