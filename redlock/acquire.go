@@ -2,7 +2,6 @@ package redlock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -320,11 +319,5 @@ func (c *call) errorIn(p *place, name string, f *core.Failure, ended error) erro
 	if f.Kind == core.NoToken {
 		op = protocol.OpRaise
 	}
-	e := p.errorOf(op, name, f, ended)
-	if k := c.settings.holders(); k > 1 && e.Beside == 0 && errors.Is(e.Kind(), ErrHeld) {
-		if e.Permits = k; c.settings.weight > 1 {
-			e.weight = c.settings.weight
-		}
-	}
-	return e
+	return p.errorOf(op, name, f, ended)
 }

@@ -345,6 +345,25 @@ func TestEventsTellThePermit(t *testing.T) {
 	})
 }
 
+// TestALostVoteForOnePermitIsToldOfThatAlone: others may be free.
+func TestALostVoteForOnePermitIsToldOfThatAlone(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		onAll(w, func(s *sim.Server) { s.Set(slotKey(1), permitOf(2), time.Hour) })
+		for lost := false; !lost; { // its first try is for permit 1
+			rec := &recorder{}
+			l, _ := open(t, w, redlock.Observe(rec))
+			require.NoError(t, take(t, l, "x", redlock.Permits(2)).Release(t.Context()))
+			for _, e := range rec.take(redlock.EventAttempt) {
+				if e.Err != nil {
+					lost = true
+					assert.Equal(t, 1, e.Permit)
+					assert.NotContains(t, e.Err.Error(), "permits")
+				}
+			}
+		}
+	})
+}
+
 // TestOneWhoWaitedForPermitsIsToldWhoWasInTheWay, whenever the context ends: also in the middle of
 // a try, which has no answers then.
 func TestOneWhoWaitedForPermitsIsToldWhoWasInTheWay(t *testing.T) {

@@ -107,7 +107,14 @@ func (k *Lock) takePermits() error {
 	want := semaphore.Want{Key: of.target().Key, K: k.settings.permits, Weight: max(1, k.settings.weight), Terms: terms}
 	got, f, err := of.at.permits.Get(k.call.ctx, want, k.schedule())
 	if got == nil {
-		return k.errorIn(of.at, k.name, f, err)
+		err := k.errorIn(of.at, k.name, f, err)
+		var e *QuorumError
+		if errors.As(err, &e) && e.Beside == 0 && errors.Is(e.Kind(), ErrHeld) {
+			if e.Permits = want.K; want.Weight > 1 {
+				e.weight = want.Weight
+			}
+		}
+		return err
 	}
 	k.has, k.parts = got, nil
 	for i, l := range got.Locks() {
