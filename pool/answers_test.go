@@ -84,9 +84,3 @@ func (p poker) SetCounter(key string, score float64) { p.do("ZADD", key, score, 
 
 // Advance lets real time pass: a server's TTLs run on nothing else.
 func (poker) Advance(d time.Duration) { <-time.After(d) }
-
-func (p poker) Judges() bool {
-	p.t.Helper()
-	_, err := p.c.Do("PEXPIRE", "whether there are conditions", 1, "GT")
-	return err == nil
-}

@@ -8,7 +8,6 @@ package nodetest
 
 import (
 	"cmp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -34,9 +33,6 @@ type Poker interface {
 	// Advance returns when at least d, which is short, has passed for the
 	// server: in virtual time, or after waiting.
 	Advance(d time.Duration)
-	// Judges reports whether the server knows conditions of PEXPIRE, since Redis 7.0. One that does not
-	// compares each token with its own clock, also where the asker would (Request.Judged).
-	Judges() bool
 }
 
 // A Body is one test. It closes the node.
@@ -49,10 +45,6 @@ func Run(t *testing.T, open func(t *testing.T, body Body)) {
 	for _, row := range table() {
 		t.Run(row.name, func(t *testing.T) {
 			open(t, func(t *testing.T, node protocol.Node, poke Poker) {
-				if row.isJudged() && !poke.Judges() {
-					node.Close()
-					t.Skip("the server compares tokens with its clock itself")
-				}
 				row.run(t, node, poke)
 			})
 		})
@@ -68,11 +60,6 @@ const (
 type row struct {
 	name  string
 	steps []step
-}
-
-// isJudged reports whether the row has acquisitions whose tokens are for the asker to judge.
-func (r row) isJudged() bool {
-	return slices.ContainsFunc(r.steps, func(s step) bool { return s.req.Judged })
 }
 
 // A step is one thing done to the node or its server, and the reply that must

@@ -62,7 +62,6 @@ var operations = map[string]operation{
 	"slots":          {args: "n from", op: protocol.OpSlots, more: func(s *step) { s.req.Slots = &protocol.Slots{Stem: "s", Tail: "k"} }},
 	"kind":           {args: "n ttl", op: protocol.OpKind, more: func(s *step) { s.req.Slots = &protocol.Slots{Stem: "s", Tail: "k", Kind: "of"} }},
 	"fenced":         {args: "value token", op: protocol.OpAcquireFenced, more: fenced},
-	"judged":         {args: "value token", op: protocol.OpAcquireFenced, more: judged},
 	"raise":          {args: "value token", op: protocol.OpRaise, more: fenced},
 	"release-fenced": {args: "value token", op: protocol.OpReleaseFenced, more: func(s *step) { held(s); fenced(s) }},
 	"share":          {args: "value ttl", op: protocol.OpShare, more: shared},
@@ -88,7 +87,6 @@ func held(s *step)   { s.req.TTL, s.req.MayHold, s.req.Held = short, true, true 
 func fenced(s *step) { s.req.TTL, s.req.Counter, s.req.Slack = short, "c", fence }
 func shared(s *step) { s.req.Shared = &protocol.Shared{Readers: "r", Intent: "i"} }
 func admit(s *step)  { s.req.Key, s.req.Admit = "e", &protocol.Admission{} }
-func judged(s *step) { fenced(s); s.req.Judged, s.req.Epoch = true, "e" }
 
 // replyWords are the first words of replies, and what the words behind them are. What is not there
 // is zero.
@@ -113,11 +111,6 @@ var replyWords = map[string]struct {
 	"behind":      {"others", want{outcome: protocol.Refused}},
 	"record":      {"record", want{outcome: protocol.Granted}}, // in which @ is the server's clock
 }
-
-// judgedBefore begins the rows about tokens that the asker judges. A node may need a record, and to
-// have accepted tokens of the name without that, before it makes a difference.
-const judgedBefore = `set text 600s key=e; fenced first -2s record -> granted life=600s; release-fenced first -2s -> granted; ` +
-	`fenced first -1s record -> granted life=600s; release-fenced first -1s -> granted`
 
 // badCounters are counters that no token can follow: how each is made, and what comes of it where
 // the asker judges tokens. No ZADD GT sets those right that are above every token.
@@ -157,9 +150,6 @@ func rows(text string) (all []row) {
 		switch {
 		case line[0] != '\t':
 			all = append(all, row{name: strings.TrimSpace(line)})
-			if strings.HasPrefix(line, "judged: ") {
-				all[len(all)-1].steps = steps(judgedBefore)
-			}
 		default:
 			last := &all[len(all)-1]
 			last.steps = append(last.steps, steps(line)...)
@@ -200,9 +190,6 @@ func wanted(list []string, to *protocol.Request) want {
 		panic("nodetest: no reply: " + list[0])
 	}
 	w := reply.want
-	if to.Judged && w.err == nil {
-		w.life = long // of the record that makes a node trust its asker
-	}
 	each(reply.args, list[1:], w.set)
 	return w
 }

@@ -212,11 +212,6 @@ type Request struct {
 	// operation that extends or inspects, as after an OpWatch; and of each slot after an OpSlots that
 	// was refused.
 	Watch bool
-
-	// Judged says of an OpAcquireFenced without a Block that the asker compares Token with the node's
-	// clock itself, by the Life of the reply, so that the node need not. Then the node may also take
-	// the lock and the token in two steps, and accept a token whose lock it refuses.
-	Judged bool
 }
 
 // LastToken returns the last number of the Block.

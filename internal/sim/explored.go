@@ -20,7 +20,7 @@ func NewStore(index int, name string) *Store {
 // Clone returns a copy.
 func (s *Store) Clone() *Store {
 	c := *s
-	c.keys, c.tracked, c.hints, c.between = maps.Clone(s.keys), slices.Clone(s.tracked), nil, nil
+	c.keys, c.tracked, c.hints = maps.Clone(s.keys), slices.Clone(s.tracked), nil
 	return &c
 }
 
@@ -54,19 +54,6 @@ func (s *Store) Forget(at time.Duration) []StoreHint {
 	}
 	s.tracked = s.tracked[:0]
 	return s.take()
-}
-
-// Between has f called between both steps of a request whose token the asker judges, in which other requests can be
-// run. Nil: nothing comes between them.
-func (s *Store) Between(f func()) {
-	if s.between = nil; f != nil {
-		s.between = func() {
-			client, hints := s.client, s.hints
-			s.hints = nil
-			f()
-			s.client, s.hints = client, hints
-		}
-	}
 }
 
 // Del has a key deleted behind the clients' backs.

@@ -16,18 +16,6 @@ import (
 
 // The operations here do on a Server's keys what the scripts of package pool do.
 
-// both runs a request, and the second step of one whose token the asker judges.
-func (s *store) both(req *protocol.Request) protocol.Reply {
-	reply := s.apply(req)
-	if s.between != nil && req.Judged {
-		s.between()
-	}
-	if req.Judged && !s.zadd(req) && reply.Outcome == protocol.Granted {
-		return s.raiseAgain(*req)
-	}
-	return reply
-}
-
 // apply runs one request, as Redis runs the commands that stand for it.
 func (s *store) apply(req *protocol.Request) protocol.Reply {
 	reply := s.obey(req)
@@ -48,7 +36,7 @@ func (s *store) obey(req *protocol.Request) protocol.Reply {
 	}
 	e, exists := s.lookup(req.Key)
 	ours := exists && e.value == req.Value
-	switch setNX := req.Op == protocol.OpAcquire || req.Judged; {
+	switch setNX := req.Op == protocol.OpAcquire; {
 	case setNX && exists: // it looks at no type, and tells nothing of what is there
 		return protocol.Reply{Outcome: protocol.Refused}
 	case setNX:
@@ -119,29 +107,6 @@ func (s *store) counter(req *protocol.Request) (int64, error) {
 		return 0, fmt.Errorf("key %q: %w", req.Counter, protocol.ErrCounter)
 	}
 	return int64(*e.score), nil
-}
-
-// zadd is the second step of an acquisition whose token the asker judges (Request.Judged): ZADD GT,
-// whatever became of the first. The counter lives a day longer, and no less than before.
-func (s *store) zadd(req *protocol.Request) (accepted bool) {
-	e, exists := s.lookup(req.Counter)
-	if life := s.now() + counterLife + 6*req.Slack; !exists || e.expires == never || e.expires < life {
-		e.expires = life
-	}
-	if accepted = !exists || e.score != nil && float64(req.Token) > *e.score; accepted {
-		s.count(req.Counter, req.Token, e.expires)
-	}
-	return accepted
-}
-
-// raiseAgain is the step that follows where the lock was taken and its token was not accepted.
-func (s *store) raiseAgain(req protocol.Request) protocol.Reply {
-	req.Op, req.Judged = protocol.OpRaise, false
-	reply := s.apply(&req)
-	if reply.Outcome == protocol.Failed {
-		reply.Outcome = protocol.Unknown
-	}
-	return reply
 }
 
 // count writes a counter.

@@ -21,8 +21,6 @@ type poker struct{ *sim.Server }
 
 func (poker) Advance(d time.Duration) { time.Sleep(d) }
 
-func (poker) Judges() bool { return true }
-
 // TestAnswersAreThoseOfRedis runs the table that real servers are held to.
 func TestAnswersAreThoseOfRedis(t *testing.T) {
 	t.Parallel()

@@ -30,7 +30,6 @@ type store struct {
 	tracked []tracking
 	hints   []StoreHint // that are to be given
 	client  int         // whose request is being run; -1: none's, which gets hints of its own change
-	between func()      // called between the steps of a request; nil: nothing happens then
 }
 
 // A tracking has a client get a hint of the next change of a key.
@@ -181,7 +180,7 @@ func (s *store) identity() string {
 // serve runs a client's request. If it watches, a client that is tracked gets hints of the next changes of the keys.
 func (s *store) serve(client int, req *protocol.Request, isTracked bool) protocol.Reply {
 	s.client = client
-	reply := s.both(req)
+	reply := s.apply(req)
 	s.client = -1
 	if req.Epoch != "" { // who the server is was asked so shortly before that no failover there and back lies in between
 		if e, ok := s.lookup(req.Epoch); ok {

@@ -86,13 +86,12 @@ type Step struct {
 	Op      protocol.Op
 	Key     string
 	Value   string
-	Judged  bool             // as Request.Judged
 	Outcome protocol.Outcome // of stages Run and Replied
 }
 
 func (w *World) tell(c *call, stage Stage, o protocol.Outcome) {
 	if w.watch != nil {
-		w.watch(Step{w.Now(), c.link.client.id, c.link.server.index, stage, c.req.Op, c.req.Key, c.req.Value, c.req.Judged, o})
+		w.watch(Step{w.Now(), c.link.client.id, c.link.server.index, stage, c.req.Op, c.req.Key, c.req.Value, o})
 	}
 }
 

@@ -36,7 +36,6 @@ type conn struct {
 	tracking     tracking
 	numbers      *numbers
 	restored     bool                      // the record is to be deleted, for that reason; the writer's
-	plain        wire.Plain                // the reader's
 	auth         atomic.Pointer[wire.Call] // to be sent; nil: nothing
 	lostScripts  atomic.Bool               // they are to be loaded again
 	ping         atomic.Bool               // is to be sent
@@ -221,9 +220,8 @@ func (c *conn) read() {
 		case k.Own != nil:
 			k.Own.Answered(v, failure)
 		default:
-			if a, last := c.plain.Answer(&k, v, failure); last {
-				c.settle(k, a)
-			}
+			a := k.Answer(v, failure)
+			c.settle(k, a)
 		}
 	}
 }

@@ -189,7 +189,7 @@ func (q *queue) close(reason error) {
 	}
 	q.mu.Unlock()
 	for _, k := range unsent {
-		q.reply(k, protocol.Reply{Outcome: k.Unsent(), Err: reason})
+		q.reply(k, protocol.Reply{Outcome: protocol.Failed, Err: reason})
 	}
 }
 

@@ -145,22 +145,6 @@ func TestPendingReleasesAreBounded(t *testing.T) {
 	assert.Len(t, q.pending, maxPending)
 }
 
-// TestWhatFollowsALockThatWasTakenIsUnknown when it was not sent.
-func TestWhatFollowsALockThatWasTakenIsUnknown(t *testing.T) {
-	t.Parallel()
-	q, got := openQueue(), replies{}
-	r := &protocol.Request{Op: protocol.OpAcquireFenced, Key: "k", Counter: "c", Judged: true, Token: 5}
-	k := wire.Call{Request: r, Form: wire.Abilities{Plain: true}.Form(r), To: got}
-	var p wire.Plain
-	for i, said := range []any{"OK", int64(0), int64(0), int64(0)} {
-		a, last := p.Answer(&k, said, "")
-		require.Equal(t, i == 3, last && a.Again)
-	}
-	q.again(k)
-	q.close(ErrClosed)
-	assert.Equal(t, replies{0: protocol.Unknown}, got)
-}
-
 func TestTheWaitBeforeTheNextConnection(t *testing.T) {
 	t.Parallel()
 	lost := func(err error) error { return fmt.Errorf("connection lost: %w", err) }
@@ -184,26 +168,21 @@ func TestTheWaitBeforeTheNextConnection(t *testing.T) {
 	}
 }
 
-// TestAnswersAreForCallsInTheirOrder, however many are under way, and though some calls have four.
+// TestAnswersAreForCallsInTheirOrder, however many are under way.
 func TestAnswersAreForCallsInTheirOrder(t *testing.T) {
 	t.Parallel()
-	plain := wire.Abilities{Plain: true}.Form(&protocol.Request{Op: protocol.OpAcquireFenced, Judged: true})
-	s, next, parts, pushed := sent{}, 0, 0, 0
+	s, next, pushed := sent{}, 0, 0
 	for round := range 300 {
 		var batch []wire.Call
 		for range 1 + round%7 {
 			batch = append(batch, wire.Call{Request: acquire("k"), Slot: pushed})
-			if pushed++; pushed%9 == 0 {
-				batch[len(batch)-1].Form = plain
-			}
+			pushed++
 		}
 		s.push(batch)
 		for range round % 8 {
 			if k, ok := s.answered(); ok {
 				require.Equal(t, next, k.Slot)
-				if parts++; parts == k.Answers() {
-					next, parts = next+1, 0
-				}
+				next++
 			}
 		}
 	}

@@ -11,7 +11,6 @@ type sent struct {
 	mu      sync.Mutex // guards all fields below
 	calls   []wire.Call
 	head    int    // of calls: those before have been answered
-	parts   int    // answers that the first of them has had
 	replies uint64 // so far
 }
 
@@ -35,12 +34,8 @@ func (s *sent) answered() (k wire.Call, ok bool) {
 		return k, false
 	}
 	s.replies++
-	if s.parts++; s.parts < s.calls[s.head].Answers() {
-		return s.calls[s.head], true
-	}
 	k, s.calls[s.head] = s.calls[s.head], k
 	s.head++
-	s.parts = 0
 	if s.head == len(s.calls) && cap(s.calls) > maxIdleCalls { // after a burst
 		s.calls, s.head = nil, 0
 	}

@@ -69,7 +69,7 @@ const noQueue = "it keeps no queue, so waiters are served in order only if anoth
 // errScriptsLost is for a request after a SCRIPT FLUSH. The node votes when it is asked again.
 var errScriptsLost = &protocol.QuarantineError{Reason: "has lost its scripts; they are being loaded again"}
 
-// Answer returns what the answer to the call means. The call has a request, and is not plain.
+// Answer returns what the answer to the call means. The call has a request.
 func (k *Call) Answer(v any, failure redis.Error) Answer {
 	switch {
 	case k.Form.deletion != nil && (failure != "" || v != int64(1)):
@@ -79,7 +79,7 @@ func (k *Call) Answer(v any, failure redis.Error) Answer {
 	case failure != "":
 		return k.failed(failure)
 	}
-	reply, err := commands[k.op()].decode(v)
+	reply, err := commands[k.Request.Op].decode(v)
 	if err != nil {
 		return Answer{Reply: protocol.Reply{Outcome: protocol.Unknown, Err: err}, Retry: true}
 	}
@@ -109,7 +109,7 @@ func (k *Call) afterDeletion(failure redis.Error) Answer {
 // goes behind all that has been sent, such as the release of what it acquires. A request that makes a
 // key therefore fails, and the connection is made anew, with all scripts.
 func (k *Call) afterLostScript() Answer {
-	if commands[k.op()].makesKey {
+	if commands[k.Request.Op].makesKey {
 		return Answer{Reply: protocol.Reply{Outcome: protocol.Failed, Err: errScriptsLost}, Fatal: errScriptsLost}
 	}
 	k.Form.inFull, k.Form.Again = true, true
@@ -130,19 +130,11 @@ func (k *Call) failed(failure redis.Error) Answer {
 	switch {
 	case errors.Is(meaning, protocol.ErrCounter):
 		a.Reply.Err = fmt.Errorf("key %q: %w", k.Request.Counter, protocol.ErrCounter)
-		a.Reply.Outcome = k.Unsent()
+		a.Reply.Outcome = protocol.Failed
 	case commands[k.Request.Op].makesKey && !errors.Is(meaning, protocol.ErrWrongType):
 		a.Reply.Outcome = protocol.Unknown // the script may have failed with the key already made
 	}
 	return a
-}
-
-// Unsent returns the outcome of a call that was not sent.
-func (k *Call) Unsent() protocol.Outcome {
-	if k.Form.raises {
-		return protocol.Unknown // what it follows has taken the lock
-	}
-	return protocol.Failed
 }
 
 // Watches reports whether the server is to hint at the next change of what the call reads.
@@ -154,15 +146,7 @@ func (k *Call) Watches() bool {
 	return r != nil && (r.Op == protocol.OpWatch || r.Watch)
 }
 
-// op returns the operation whose row of the table the call is.
-func (k *Call) op() protocol.Op {
-	if k.Form.raises {
-		return protocol.OpRaise
-	}
-	return k.Request.Op
-}
-
 // callsScript reports whether the call is to a script by its digest.
 func (k *Call) callsScript() bool {
-	return commands[k.op()].script != nil && !k.Form.inFull && k.Form.deletion == nil
+	return commands[k.Request.Op].script != nil && !k.Form.inFull && k.Form.deletion == nil
 }

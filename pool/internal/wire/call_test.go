@@ -144,7 +144,7 @@ func TestADeletionThatSettlesNothingIsLeftToTheScript(t *testing.T) {
 func TestWhatAServerHasIsTold(t *testing.T) {
 	t.Parallel()
 	for native, want := range map[string]Abilities{
-		"": {}, "EXPIRETIME": {Plain: true}, "DELEX": {Deletion: deletions[0]}, "DELIFEQ": {Deletion: deletions[1]},
+		"": {}, "DELEX": {Deletion: deletions[0]}, "DELIFEQ": {Deletion: deletions[1]},
 	} {
 		var a Abilities
 		for _, probe := range Probes {

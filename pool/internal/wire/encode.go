@@ -33,21 +33,17 @@ var deletions = [...]*Deletion{
 // Abilities are what a server has beyond the commands that locks need.
 type Abilities struct {
 	Deletion *Deletion // nil: none
-	Plain    bool      // it accepts tokens by plain commands: see Plain
 }
 
 // Probes are commands that a server which knows them refuses without arguments, for their number,
 // before it asks its ACL. So the answers need no right and no key, and do not rest on a version, which a
-// server may tell to please old clients. PEXPIRE with conditions came with EXPIRETIME in Redis 7.0.
-var Probes = []string{"EXPIRETIME", deletions[0].name, deletions[1].name}
+// server may tell to please old clients.
+var Probes = []string{deletions[0].name, deletions[1].name}
 
 // Refused takes a server's refusal of a probe.
 func (a *Abilities) Refused(probe string, said redis.Error) {
 	if !strings.Contains(string(said), "wrong number of arguments") {
 		return
-	}
-	if probe == Probes[0] {
-		a.Plain = true
 	}
 	for _, d := range deletions {
 		if d.name == probe && a.Deletion == nil {
@@ -58,9 +54,6 @@ func (a *Abilities) Refused(probe string, said redis.Error) {
 
 // Form returns the form in which a request is to be sent to the server.
 func (a Abilities) Form(r *protocol.Request) Form {
-	if r.Op == protocol.OpAcquireFenced && r.Judged && a.Plain {
-		return Form{plain: true}
-	}
 	if r.Held && commands[r.Op].deletesKey {
 		return Form{deletion: a.Deletion}
 	}
@@ -72,7 +65,6 @@ func (a Abilities) Without(lacks Abilities) Abilities {
 	if a.Deletion == lacks.Deletion {
 		a.Deletion = nil
 	}
-	a.Plain = a.Plain && !lacks.Plain
 	return a
 }
 
@@ -80,8 +72,6 @@ func (a Abilities) Without(lacks Abilities) Abilities {
 type Form struct {
 	Again    bool      // it is sent again, alone
 	deletion *Deletion // by which it is a release
-	plain    bool      // it is an acquisition by plain commands: see Plain
-	raises   bool      // it is what follows those: an OpRaise
 	inFull   bool      // it carries its script's source, for a server that has lost the script
 }
 
@@ -90,13 +80,11 @@ func (p Packet) Append(k *Call) Packet {
 	switch {
 	case k.Own != nil:
 		return append(p, k.Own.packet...)
-	case k.Form.plain:
-		return p.appendPlain(k.Request)
 	case k.Form.deletion != nil:
 		d := k.Form.deletion
 		return d.encode(append(p, d.head...), k.Request)
 	}
-	cmd := &commands[k.op()]
+	cmd := &commands[k.Request.Op]
 	if cmd.script == nil {
 		return cmd.encode(append(p, cmd.head...), k.Request)
 	}

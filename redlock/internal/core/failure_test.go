@@ -201,7 +201,7 @@ func TestARaisedTokenIsNotProposedAgain(t *testing.T) {
 	t.Parallel()
 	h := newKey(t)
 	last := int64(1000)
-	h.Group.Propose = func() Proposal { last++; return Proposal{Token: last} } // the clock stands still
+	h.Group.Propose = func() int64 { last++; return last } // the clock stands still
 	fenced := func(t *Terms) { t.Fenced = true }
 	c := h.waits(fenced)
 	vote := h.sent(protocol.OpAcquireFenced)

@@ -137,8 +137,8 @@ type Group struct {
 	Observed bool                      // the owner wants to know what comes of each vote
 
 	// For fencing tokens.
-	Propose func() Proposal // draws a number
-	Slack   time.Duration   // how far a token may be from a node's clock; the same for all clients
+	Propose func() int64  // draws a fencing token that the process has not proposed before: the wall clock in microseconds, or more
+	Slack   time.Duration // how far a token may be from a node's clock; the same for all clients
 }
 
 func (g *Group) everyNode() quorum.Set { return quorum.All(g.Nodes) }

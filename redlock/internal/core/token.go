@@ -34,19 +34,12 @@ import (
 
 // Tokens are the numbers of a claim: a block that a quorum has accepted, or is asked to.
 type tokens struct {
-	first    int64
-	size     int64
-	issued   int64         // how many holders have had one
-	since    clock.Instant // the block was proposed
-	isJudged bool          // the nodes have not compared the first with their clocks
-	isAgain  bool          // the vote has raised them twice
-	raise    *Ballot       // that proposes the block and was not accepted yet; nil: the vote has proposed it
-}
-
-// A Proposal is a number that the process has not proposed before.
-type Proposal struct {
-	Token  int64 // the wall clock in microseconds, or more
-	IsNear bool  // a quorum of nodes need not compare it with their clocks
+	first   int64
+	size    int64
+	issued  int64         // how many holders have had one
+	since   clock.Instant // the block was proposed
+	isAgain bool          // the vote has raised them twice
+	raise   *Ballot       // that proposes the block and was not accepted yet; nil: the vote has proposed it
 }
 
 // maxBlock bounds a block of a vote. It is as many microseconds as the shortest turn of a process has, less
@@ -63,20 +56,13 @@ func raisedBlock(since time.Duration) int64 { return min(max(1, since.Microsecon
 // propose has the vote of a claim propose tokens. If no other caller waits for such a claim it is one, because
 // a number that is reserved for nothing can cost the next holder a raise. Otherwise it is as many microseconds
 // as four acquisitions take, so the clocks are past the block soon after.
-//
-// Where the guard compares clocks, a node may accept a token though it refuses the lock. Contenders with fast
-// clocks would raise the counter all the time. So this is not done for a key that others want.
 func (k *Key) propose(claim *Claim, vote *Ballot) {
-	p := k.Group.Propose()
-	t := &tokens{first: p.Token, size: 1, since: vote.Start}
+	t := &tokens{first: k.Group.Propose(), size: 1, since: vote.Start}
 	if len(k.line) > 1 && claim.passesTo(k.line[1]) {
 		t.size = min(max(minBlock, 4*k.Turn.cost.Microseconds()), maxBlock)
 	}
-	isWanted := k.past != nil && k.past.met > 0 && vote.Start.Sub(k.past.met) < metStays
-	t.isJudged = p.IsNear && t.size == 1 && !isWanted
 	claim.tokens, vote.floors = t, &floors{}
 	k.fence(t, &vote.Req, protocol.OpAcquireFenced)
-	vote.Req.Judged = t.isJudged
 }
 
 // fence makes a request one that is about tokens as well.
@@ -85,10 +71,10 @@ func (k *Key) fence(t *tokens, req *protocol.Request, op protocol.Op) {
 	req.Token, req.Block = t.first, t.size
 }
 
-// fenceRelease has the release of a claim let nodes accept none of its tokens any more. Where the claim was
-// judged, and is held until now, a plain command does, which costs a node less.
+// fenceRelease has the release of a claim let nodes accept none of its tokens any more. A claim that was held until
+// now is released as any other, which costs a node less: an acquisition that comes late takes a token that nobody has.
 func (k *Key) fenceRelease(c *Claim, req *protocol.Request) {
-	if c.tokens != nil && !(c.tokens.isJudged && c.hold != nil && !c.hold.Reason.IsLoss()) {
+	if c.tokens != nil && (c.hold == nil || c.hold.Reason.IsLoss()) {
 		k.fence(c.tokens, req, protocol.OpReleaseFenced)
 	}
 }

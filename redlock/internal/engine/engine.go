@@ -145,12 +145,12 @@ func newValue() string {
 func (e *Engine) Jitter(limit time.Duration) time.Duration { return e.group.Jitter(limit) }
 
 // propose draws a fencing token: the wall clock in microseconds, or more where that has not moved on.
-func (e *Engine) propose() core.Proposal {
+func (e *Engine) propose() int64 {
 	for {
 		last := e.proposed.Load()
 		next := max(e.wall().UnixMicro(), last+1)
 		if e.proposed.CompareAndSwap(last, next) {
-			return core.Proposal{Token: next, IsNear: e.judge.isNear(next)}
+			return next
 		}
 	}
 }

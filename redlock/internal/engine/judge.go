@@ -34,16 +34,6 @@ func (j *judge) begin(b *core.Ballot, n *entry) *trial {
 	return t
 }
 
-// isNear reports whether the guard compares a fencing token with the clocks of nodes, in place of these.
-func (j *judge) isNear(token int64) bool {
-	if j == nil {
-		return false
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.guard.IsNear(token, j.engine.clock.Now())
-}
-
 // hear judges the reply to a vote, and passes on what it is worth.
 func (j *judge) hear(t *trial, node int, reply *protocol.Reply) {
 	verdict := guard.Judged

@@ -114,17 +114,6 @@ func newRun(seed uint64, v variant) *run {
 	w.coarse = []time.Duration{1, 1, 15 * time.Millisecond, 200 * time.Millisecond}[r.IntN(4)]
 	w.beyond, w.judged, w.calm = beyond, judged, calm
 	w.versions = r.IntN(2) == 0
-	w.between = func(m *message) {
-		for _, p := range w.processes {
-			for i, o := range p.wire {
-				isBefore := func(b *message) bool { return b.node == o.node && (b.at < o.at || b.at == o.at && b.order < o.order) }
-				if o.what == request && o.node == m.node && p.index != m.process && d.chance(2) && !slices.ContainsFunc(p.wire, isBefore) {
-					w.execute(p.take(i))
-					return
-				}
-			}
-		}
-	}
 	w.doubled = func() bool { return d.loss > 0 && d.chance(50) }
 	if r.IntN(2) == 0 && !calm {
 		d.loss, d.slow = 10+r.IntN(40), 5+r.IntN(20)

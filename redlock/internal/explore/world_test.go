@@ -150,7 +150,6 @@ type world struct {
 	traces    bool
 	doubled   func() bool                                         // whether the answer that was just given is given again; nil: never
 	strays    func(lost bool) (after time.Duration, isStray bool) // whether a request strays; nil: none does
-	between   func(m *message)                                    // called between both steps of a request that a node runs; nil: nothing happens then
 	versions  bool                                                // processes with an odd number have a later version, which adds a field to records
 	variant   variant
 	beyond    bool           // only tokens, deadlines and ends are promised
@@ -233,7 +232,7 @@ func newWorld(nodes, processes int, n network, jitter func(time.Duration) time.D
 		p.group = &core.Group{Nodes: nodes, Lots: make([]uint64, nodes), Hinting: quorum.All(nodes), Jitter: jitter,
 			NewValue: func(string) string { values++; return fmt.Sprint("p", i, "v", values) }}
 		p.group.Slack, p.group.Observed = guard.TokenSlack, true
-		p.group.Propose = func() core.Proposal { return w.propose(p) }
+		p.group.Propose = func() int64 { return w.propose(p) }
 		for j := range nodes {
 			p.group.Lots[j] = uint64(j + 1)
 		}
@@ -244,10 +243,10 @@ func newWorld(nodes, processes int, n network, jitter func(time.Duration) time.D
 }
 
 // propose draws a fencing token.
-func (w *world) propose(p *process) core.Proposal {
+func (w *world) propose(p *process) int64 {
 	wall := time.Unix(1_700_000_000, 0).Add(w.now + p.ahead).Truncate(w.coarse) // as that of the nodes
 	p.proposed = max(wall.UnixMicro(), p.proposed+1)
-	return core.Proposal{Token: p.proposed, IsNear: p.guard != nil && p.guard.IsNear(p.proposed, p.local(w.now))}
+	return p.proposed
 }
 
 // local is the process's clock.
@@ -533,7 +532,7 @@ func (w *world) execute(m *message) {
 			w.trace("node %d: the place %s, waited %v, leaves %v, overtakes %v: %d others", m.node, r.Ticket.ID, r.Ticket.Waited, r.Ticket.Leave, r.Ticket.Overtakes, reply.Others)
 		}
 		if r := m.asks(); r.Token != 0 {
-			w.trace("node %d: token %d and %d, judged %v: floor %d", m.node, r.Token, r.Block, r.Judged, reply.Floor)
+			w.trace("node %d: token %d and %d: floor %d", m.node, r.Token, r.Block, reply.Floor)
 		}
 	}
 	node, isAnswered := m.node, m.what != retry && !m.unknown // a stray is unknown
@@ -552,15 +551,6 @@ func (w *world) execute(m *message) {
 func (w *world) serve(m *message) (protocol.Reply, []sim.StoreHint) {
 	if w.denied.Has(m.node) {
 		return protocol.Reply{Outcome: protocol.Failed, Err: protocol.PermanentError("NOPERM")}, nil
-	}
-	if w.between != nil {
-		w.nodes[m.node].Between(func() {
-			if between := w.between; between != nil {
-				w.between = nil
-				between(m)
-				w.between = between
-			}
-		})
 	}
 	if w.variant.serves == nil {
 		reply, hints := w.nodes[m.node].Run(w.now, m.process, m.asks())

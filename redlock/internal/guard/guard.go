@@ -244,28 +244,6 @@ func (g *Guard) Close(t *Trial) {
 
 func (g *Guard) quorum() int { return quorum.Tally{Nodes: len(g.nodes)}.Quorum() }
 
-// IsNear reports whether a token may be sent to nodes that do not compare it with their clocks. A
-// node that accepted one far ahead would have used up all numbers below it. So the clocks of a
-// quorum must be known, and all known clocks must be within half of TokenSlack of the token. The
-// other half is for the request's way to the node.
-func (g *Guard) IsNear(token int64, now clock.Instant) bool {
-	at, known := time.Duration(token)*time.Microsecond, 0
-	for i := range g.nodes {
-		offset := &g.nodes[i].time.offset
-		switch {
-		case g.nodes[i].record == nil || offset.Age(now) >= silentAfter:
-		case at-offset.Earliest(now) > TokenSlack/2 || offset.Latest(now)-at > TokenSlack/2:
-			return false
-		default:
-			known++
-		}
-	}
-	return known >= g.quorum()
-}
-
-// silentAfter is how long a node may be silent until its clock counts as unknown.
-const silentAfter = time.Minute
-
 // weigh concludes from the memories of the other nodes which locks node i may have forgotten when
 // its generation was born.
 func (g *Guard) weigh(i int, now clock.Instant) record.Loss {

@@ -58,18 +58,15 @@ type vote struct {
 // because it may have set the key all the same.
 //
 // A fencing token is taken for one that the node did not accept if the node may have accepted the
-// same before it forgot, or if it is too far from the node's clock and the node did not compare
-// them (Request.Judged). The server read its clock after it accepted the token, and had its record
-// then. So if it forgets the token, it does so later.
+// same before it forgot.
 func (v *vote) amend(why error) {
 	req, reply := v.trial.Request, &v.reply
-	isFar := req.Judged && (time.Duration(req.Token)*time.Microsecond-v.clock).Abs() > req.Slack
 	switch {
 	case why != nil:
 		reply.Outcome, reply.Err = protocol.Unknown, why
 	case reply.Floor > 0:
 		reply.Floor = max(reply.Floor, v.floor.Microseconds())
-	case req.Token > 0 && req.Token <= v.floor.Microseconds(), isFar:
+	case req.Token > 0 && req.Token <= v.floor.Microseconds():
 		reply.Floor = max(max(v.clock, v.floor).Microseconds(), req.LastToken())
 	}
 }
