@@ -117,7 +117,7 @@ func TestOpenWaitsForAMajority(t *testing.T) {
 func TestOpenRefusesWhatCannotBeAQuorum(t *testing.T) {
 	t.Parallel()
 	for advice, urls := range map[string][]string{
-		"no URLs":          nil,
+		"no URLs":                      nil,
 		"URL 2: the scheme is missing": {"redis://a", "b"},
 		"URLs 1 and 3 name the same server, a:6379": {"redis://a", "redis://b", "redis://A:6379/2"},
 		"URLs 1 and 2 name the same server, b:6379": {"redis://a?standby=b", "redis://b"},

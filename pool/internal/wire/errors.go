@@ -89,6 +89,9 @@ func Explain(err redis.Error) (meaning error, fatal bool) {
 	if known.err == nil {
 		return fmt.Errorf("answers %q", said), known.fatal
 	}
+	if strings.HasPrefix(said, "NOAUTH") {
+		said = "none was sent: " + said
+	}
 	return fmt.Errorf("%w (%s)", known.err, said), known.fatal
 }
 
