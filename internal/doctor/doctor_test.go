@@ -108,7 +108,7 @@ func TestWhatIsFoundOfAServer(t *testing.T) {
 		"snapshots":        {healthy().but("CONFIG GET appendonly", pair("appendonly", "no")).but("CONFIG GET save", pair("save", "3600 1")), usual, checkPersistence, Note, "save 3600 1"},
 		"config hidden":    {healthy().but("CONFIG GET appendonly", noperm).but("CONFIG GET appendfsync", noperm), usual, checkPersistence, Note, "hides how often"},
 		"loading":          {healthy().but("INFO persistence", "loading:1\r\n"), usual, checkPersistence, Warning, "loading"},
-		"disk is full":        {healthy().but("INFO persistence", "aof_last_write_status:err\r\n"), usual, checkPersistence, Warning, "disk is full"},
+		"disk is full":     {healthy().but("INFO persistence", "aof_last_write_status:err\r\n"), usual, checkPersistence, Warning, "disk is full"},
 		"evicts":           {healthy().but("CONFIG GET maxmemory-policy", pair("maxmemory-policy", "allkeys-lru")).but("CONFIG GET maxmemory", pair("maxmemory", "104857600")), usual, checkEviction, Warning, "100.0 MB"},
 		"evicts, by info":  {healthy().but("CONFIG GET", noperm).but("CONFIG GET maxmemory-policy", noperm).but("CONFIG GET maxmemory", noperm).but("INFO memory", "maxmemory:1048576\r\nmaxmemory_policy:volatile-ttl\r\n"), usual, checkEviction, Warning, "volatile-ttl"},
 		"would evict":      {healthy().but("CONFIG GET maxmemory-policy", pair("maxmemory-policy", "allkeys-lru")), usual, checkEviction, Note, "without a limit"},

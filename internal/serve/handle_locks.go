@@ -242,7 +242,7 @@ func inspected(r *request) ([]string, error) {
 // inspect answers GET /v1/locks?name=NAME.
 func (s *Server) inspect(w http.ResponseWriter, r *request) error {
 	name := r.URL.Query().Get("name")
-	permits, err := r.number("permits", 1, "how many may hold it at the same time")
+	permits, err := r.number("permits", 1, "the number of its permits")
 	if err != nil {
 		return err
 	}
