@@ -72,7 +72,7 @@ func (s *serveCommand) fitConnections(sets []serverSet, most int) error {
 	switch {
 	case most == 0: // not known
 	case most <= kept:
-		return configErrorf("this process may open %d files (ulimit -n), and needs %d for the Redis servers and itself, and one for each client", most, kept)
+		return configErrorf("this process may open %d files (ulimit -n), and needs %d for the Redis servers and itself, and one for each client: raise the limit", most, kept)
 	case most-kept < s.maxConnections:
 		fmt.Fprintf(s.stderr, "redlock: --max-connections is %d, not %d: this process may open %d files (ulimit -n), and keeps %d for the Redis servers and itself\n",
 			most-kept, s.maxConnections, most, kept)

@@ -237,6 +237,8 @@ func nameAndCommand(args []string, dash int) (name string, command []string, err
 	switch {
 	case dash < 0 || dash == len(args):
 		return "", nil, usageErrorf("the command is missing: write redlock run NAME -- COMMAND")
+	case dash == 0:
+		return "", nil, usageErrorf("the NAME is missing: write redlock run NAME -- COMMAND")
 	case dash != 1:
 		return "", nil, usageErrorf("one NAME must precede the --, not %d: %q", dash, args[:dash])
 	}

@@ -397,6 +397,9 @@ func readState(path string) (left serve.State, err error) {
 	if err = json.Unmarshal(text, &left); err == nil {
 		err = left.Check()
 	}
+	if err != nil {
+		err = fmt.Errorf("%s is not a state that this redlock serve can read: %w", path, err)
+	}
 	return left, err
 }
 
@@ -421,9 +424,9 @@ func (s *serveCommand) rights() (serve.Rights, error) {
 	}
 	return readFlag(s.servers, "token-file", func(texts ...[]byte) (rights.Table, error) {
 		var tokens []string
-		for line := range strings.SplitSeq(strings.TrimSpace(string(texts[0])), "\n") {
+		for i, line := range strings.Split(strings.TrimSpace(string(texts[0])), "\n") {
 			if line = strings.TrimSpace(line); len(line) < rights.LeastToken {
-				return nil, fmt.Errorf("each line must be a token of at least %d characters: make one with head -c 32 /dev/urandom | base64", rights.LeastToken)
+				return nil, fmt.Errorf("line %d: a token must have at least %d characters: make one with head -c 32 /dev/urandom | base64", i+1, rights.LeastToken)
 			}
 			tokens = append(tokens, line)
 		}
@@ -478,7 +481,7 @@ func (s *serveCommand) listener() (net.Listener, error) {
 	if !isUnix {
 		_, port, err := net.SplitHostPort(s.listen)
 		if _, notPort := strconv.ParseUint(port, 10, 16); err != nil || notPort != nil {
-			return nil, wrong(s.flags, "listen", "%q must be unix:PATH or HOST:PORT", s.listen)
+			return nil, wrong(s.flags, "listen", "%q must be unix:PATH or HOST:PORT, with a port of at most 65535", s.listen)
 		}
 		l, err := net.Listen("tcp", s.listen)
 		if err != nil {

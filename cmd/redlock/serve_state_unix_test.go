@@ -80,7 +80,7 @@ func TestServeRefusesAStateThatItCannotRead(t *testing.T) {
 		tr.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 		code, _, stderr := command(t, f.URLs(), "serve", "--listen", "127.0.0.1:0", "--state", file).outcome(t)
 		assert.Equal(t, 64, code, text)
-		assert.Contains(t, stderr, "redlock: --state: "+why)
+		assert.Contains(t, stderr, "redlock: --state: "+file+" is not a state that this redlock serve can read: "+why)
 		left, err := os.ReadFile(file)
 		tr.NoError(t, err)
 		assert.Equal(t, text, string(left))

@@ -38,7 +38,7 @@ func (s *socket) Close() (err error) {
 func listenUnix(path string) (_ net.Listener, err error) {
 	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: its folder must exist, and this user must be able to write there: %w", path, err)
 	}
 	defer func() {
 		if err != nil {
