@@ -200,7 +200,7 @@ func TestAnInterruptedRunIsJudgedAndLeavesNothing(t *testing.T) {
 func TestKeysOfLocksAreToldFromThoseThatStay(t *testing.T) {
 	t.Parallel()
 	locks := []string{"a", "redlock:permit:1:{p}", "redlock:readers:{a}", "redlock:intent:{a}"}
-	stay := []string{"redlock:epoch", "redlock:primary", "redlock:fence:{a}", "redlock:fence:[redlock:permit:1:{p}]", "redlock:queue:{a}", "redlock:queue:{a}:seen"}
+	stay := []string{"redlock:epoch", "redlock:primary", "redlock:fence:{a}", "redlock:fence:[redlock:permit:1:{p}]", "redlock:queue:{a}", "redlock:queue:{a}:seen", "redlock:permit:of:{p}"}
 	assert.Equal(t, locks, left(append(stay, locks...)))
 }
 

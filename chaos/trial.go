@@ -303,10 +303,11 @@ func (t *trial) noteLeftKeys() error {
 }
 
 // left are the keys that hold a lock, or keep others from it. The memory guard's record, the
-// counters of tokens and the name of a primary stay, and the queues of waiters expire later.
+// counters of tokens, the numbers of permits and the name of a primary stay, and the queues of waiters
+// expire later.
 func left(all []string) []string {
 	return slices.DeleteFunc(all, func(key string) bool {
-		return key == record.Key || key == record.PrimaryKey || keys.Counter.Has(key) || keys.Queue.Has(key)
+		return key == record.Key || key == record.PrimaryKey || keys.Counter.Has(key) || keys.Number.Has(key) || keys.Queue.Has(key)
 	})
 }
 
