@@ -3,14 +3,18 @@ package integration_test
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/record"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -83,4 +87,48 @@ func TestOtherGroupsAreRefusedUnderLoad(t *testing.T) {
 	}
 	assert.Zero(t, others.total())
 	h.judge(t)
+}
+
+// TestLostRacesLeaveNoRecords: clients with different groups meet new servers in the same moment. Where some have a
+// majority of the records, the others take theirs back when they try again.
+func TestLostRacesLeaveNoRecords(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fleet.Options{Nodes: 6, Volatile: true})
+	// isOver reports whether nobody has a majority of the records, or nobody else has one.
+	isOver := func() bool {
+		with := map[string]int{}
+		for i := range 3 {
+			text, _ := redis.String(r.must(t, i, "GET", record.Key), nil)
+			if told, err := record.Parse(text); err == nil {
+				with[fmt.Sprint(told.Nodes, told.Groups)]++
+			}
+		}
+		most := slices.Max(append(slices.Collect(maps.Values(with)), 0))
+		return len(with) == 1 && most > 1 || len(with) > 1 && most == 1
+	}
+	for range 10 {
+		for i := range 6 {
+			r.must(t, i, "FLUSHALL")
+		}
+		lockers := []*redlock.Locker{open(t, r.URLs()[:3], guarding(2*time.Second)...)}
+		for _, groups := range []map[string][]int{{"a": {0, 1, 2}, "b": {3, 4, 5}}, {"a": {0, 1, 2}}, {"b": {0, 1, 2}, "a": {3, 4, 5}}} {
+			l, err := redlock.NewGroups(r.groupsOf(t, groups), redlock.TTL(2*time.Second))
+			require.NoError(t, err)
+			lockers = append(lockers, l)
+		}
+		for _, l := range lockers { // or connecting takes longer for some
+			_, _ = l.Inspect(t.Context(), "x")
+		}
+		require.Eventually(t, func() bool {
+			var all sync.WaitGroup
+			for _, l := range lockers {
+				all.Go(func() { _, _ = l.TryAcquire(t.Context(), "x") })
+			}
+			all.Wait()
+			return isOver()
+		}, 10*time.Second, 50*time.Millisecond)
+		for _, l := range lockers {
+			require.NoError(t, l.Close())
+		}
+	}
 }
