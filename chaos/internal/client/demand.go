@@ -20,7 +20,7 @@ var shares = slices.Concat(
 	slices.Repeat([]history.Lock{history.Shared, history.Permit}, 4),
 )
 
-// most are the numbers of permits that clients believe in. The highest counts.
+// most are the numbers of permits that clients believe in. Permits of two numbers exclude each other.
 var most = []int{2, 2, 2, 3}
 
 // A demand is what a caller asks for, and how.
