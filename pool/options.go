@@ -71,7 +71,7 @@ func option(isWrong bool, why string, set func(*settings)) Option {
 //
 // Package contrib/goredis makes nodes from the clients of go-redis, with their dialers.
 func NetDial(dial func(ctx context.Context, network, address string) (net.Conn, error)) Option {
-	return option(dial == nil, "NetDial(nil): leave the option out for the default",
+	return option(dial == nil, "NetDial(nil): omit the option for the default",
 		func(s *settings) { s.netDial = dial })
 }
 
@@ -81,7 +81,7 @@ func NetDial(dial func(ctx context.Context, network, address string) (net.Conn, 
 func TLS(c *tls.Config) Option {
 	c = c.Clone() // of nil that is nil
 	given := func(context.Context, string) (*tls.Config, error) { return c, nil }
-	return option(c == nil, "TLS(nil): leave the option out for the defaults", func(s *settings) { s.tls = given })
+	return option(c == nil, "TLS(nil): omit the option for the defaults", func(s *settings) { s.tls = given })
 }
 
 // TLSFunc is TLS with a configuration for each new connection: for files of certificates and
@@ -93,7 +93,7 @@ func TLS(c *tls.Config) Option {
 // time. Its error is one of the server, which has no vote meanwhile, and may be shown and logged: keep
 // secrets out of it.
 func TLSFunc(f func(ctx context.Context, server string) (*tls.Config, error)) Option {
-	return option(f == nil, "TLSFunc(nil): leave the option out for the defaults", func(s *settings) { s.tls = f })
+	return option(f == nil, "TLSFunc(nil): omit the option for the defaults", func(s *settings) { s.tls = f })
 }
 
 // Credentials has f give the user and the password of each connection to the servers whose URL has none:
@@ -107,7 +107,7 @@ func TLSFunc(f func(ctx context.Context, server string) (*tls.Config, error)) Op
 // connections at the same time; it should return what it has until it must be renewed. Its error is one
 // of the server, which has no vote meanwhile, and may be shown and logged: keep secrets out of it.
 func Credentials(f func(ctx context.Context, server string) (user, password string, err error)) Option {
-	return option(f == nil, "Credentials(nil): leave the option out for those of the URLs",
+	return option(f == nil, "Credentials(nil): omit the option to use the credentials of the URLs",
 		func(s *settings) { s.credentials = f })
 }
 
@@ -146,5 +146,5 @@ func StallTimeout(d time.Duration) Option {
 // Default: nothing is logged. The log holds no secrets. It is written by a goroutine of its own, so a
 // log that is slow holds up nothing; Close waits for it for a second at most.
 func Log(l *slog.Logger) Option {
-	return option(l == nil, "Log(nil): leave the option out for silence", func(s *settings) { s.log = l })
+	return option(l == nil, "Log(nil): omit the option for silence", func(s *settings) { s.log = l })
 }

@@ -168,9 +168,9 @@ func hold(ctx context.Context, lock *redlock.Lock, handler func(context.Context)
 		switch {
 		case !isOfEnd(ctx, err):
 		case errors.Is(ended, redlock.ErrClosed):
-			err = status.Error(codes.Unavailable, "The service was stopped while the call ran. It may have run beside another.")
+			err = status.Error(codes.Unavailable, "The service was stopped while the call ran. It may have run at the same time as another.")
 		case errors.Is(ended, redlock.ErrLost):
-			err = status.Error(codes.Aborted, "The lock was lost while the call ran. It may have run beside another.")
+			err = status.Error(codes.Aborted, "The lock was lost while the call ran. It may have run at the same time as another.")
 		}
 	}()
 	return handler(inner)

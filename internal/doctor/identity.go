@@ -28,7 +28,7 @@ func (v *visit) identity() {
 		v.cluster()
 	case mode == "sentinel", role.role() == "sentinel":
 		v.unfit = true
-		v.add(Finding{Fatal, checkMode, "it is a Sentinel, which keeps no keys", "it cannot vote", "give the servers that it watches: redis://a?standby=b"})
+		v.add(Finding{Fatal, checkMode, "it is a Sentinel, which keeps no keys", "it cannot vote", "use the servers that it watches: redis://a?standby=b"})
 		return
 	}
 	v.role(role)

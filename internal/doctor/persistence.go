@@ -93,7 +93,7 @@ func (v *visit) eviction(policy, maxmemory, usedMemory string) {
 			"when its memory is full it may evict a lock that is held, unnoticed: two clients can hold it", do})
 	}
 	if policy == "noeviction" && limit > 0 && used >= limit/100*nearlyFull {
-		v.add(Finding{Warning, checkMemory, fmt.Sprintf("it uses %s of %s", megabytes(used), megabytes(limit)), "without memory it refuses writes, and with them its vote", "give it more memory"})
+		v.add(Finding{Warning, checkMemory, fmt.Sprintf("it uses %s of %s", megabytes(used), megabytes(limit)), "without memory it refuses writes, and with them its vote", "raise its maxmemory"})
 	}
 }
 

@@ -183,9 +183,9 @@ func (q *question) unknown() bool {
 func (v *visit) transport() {
 	switch {
 	case v.server.Clear && v.server.Password:
-		v.add(Finding{Warning, checkTransport, "the password crosses the network in clear", "whoever listens can take and delete locks", "use a rediss:// URL (TLS)"})
+		v.add(Finding{Warning, checkTransport, "the password crosses the network in clear", "anyone on the network path can take and delete locks", "use a rediss:// URL (TLS)"})
 	case v.server.Clear:
-		v.add(Finding{Note, checkTransport, "it requires neither TLS nor a password", "whoever reaches its port can take and delete locks", "see that nobody else does, or use rediss:// and a password"})
+		v.add(Finding{Note, checkTransport, "it requires neither TLS nor a password", "any client that reaches its port can take and delete locks", "keep other clients away, or use rediss:// and a password"})
 	default:
 		v.fine(checkTransport, "its connections are encrypted, or do not cross a network")
 	}
