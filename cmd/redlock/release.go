@@ -45,7 +45,7 @@ Exit codes:
 ` + wrongCodes,
 		Example: `  redlock release nightly --value 4be2f09a1c77
   redlock release nightly --force
-  redlock release nightly --force --yes      # where nobody can be asked`,
+  redlock release nightly --force --yes      # without a terminal`,
 		Args: oneArgument("the name of the lock"),
 		RunE: func(c *cobra.Command, args []string) error {
 			r.name, r.byValue = args[0], c.Flags().Changed("value")

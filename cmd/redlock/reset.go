@@ -43,7 +43,7 @@ Exit codes:
   69     no quorum of servers answered, in some group, and nothing was changed
 ` + wrongCodes,
 		Example: `  redlock reset
-  redlock reset --yes      # where nobody can be asked, as for new servers`,
+  redlock reset --yes      # without a terminal, as for new servers`,
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error { return r.run(c) },
 	}

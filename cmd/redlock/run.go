@@ -143,7 +143,7 @@ func newRun() *cobra.Command {
   # when a program starts, but not more often than once an hour
   redlock run --no-wait --at-least-apart 1h cleanup -- /usr/local/bin/cleanup
   redlock run --wait 30s --fenced migrate -- sh -c 'migrate --fence "$REDLOCK_FENCE"'
-  # holds both names, whoever wants them in whatever order
+  # holds both names; other clients may list them in any order
   redlock run --and account:7 account:3 -- transfer 3 7
   # at most three of these at a time, on all machines together
   redlock run --permits 3 convert -- /usr/local/bin/convert
