@@ -229,7 +229,7 @@ func (k *Lock) takeOne() error {
 	p, to := &k.parts[0], k.parts[0].target()
 	lock, f, err := to.Engine.Get(k.call.ctx, to.Key, k.terms(), k.schedule())
 	if f != nil || err != nil {
-		return k.errorIn(p.at, p.name, f, err)
+		return k.errorOf(f, err)
 	}
 	p.lock, k.has = lock, &p.lock
 	return nil
@@ -286,7 +286,7 @@ func (p *place) Voted(b *core.Ballot, f *core.Failure) {
 	if f == nil {
 		e.Remaining = b.Deadline().Sub(now)
 	} else {
-		e.Err = c.errorIn(p, e.Name, f, nil)
+		e.Err = c.errorIn(p, about{name: e.Name}, f, nil)
 	}
 	p.locker.publish(e)
 }
@@ -304,20 +304,32 @@ func (c *call) noFailure(kind error) *QuorumError {
 	return c.locker.placeOf(c.each()[0]).quorumError(protocol.OpAcquire, c.name, kind)
 }
 
-// errorIn makes the error of a failure in a place. ended is the context's error, if that ended the waiting.
-func (c *call) errorIn(p *place, name string, f *core.Failure, ended error) error {
+// errorOf makes the error of a Lock that was not acquired. ended is the context's error, if that ended the waiting.
+func (k *Lock) errorOf(f *core.Failure, ended error) error {
+	if f == nil {
+		return k.noFailure(ended)
+	}
+	of, a := k.parts[f.Key], about{name: k.name, permits: k.settings.holders(), weight: k.settings.weight}
+	if len(k.parts) > 1 {
+		a.of = of.name
+		for _, i := range f.Held {
+			a.held = append(a.held, k.parts[i].name)
+		}
+	}
+	return k.errorIn(of.at, a, f, ended)
+}
+
+// errorIn makes the error of a failure in a place.
+func (c *call) errorIn(p *place, a about, f *core.Failure, ended error) error {
 	switch {
-	case f == nil:
-		return c.noFailure(ended)
 	case f.Kind == core.AfterClose:
-		return closedError(protocol.OpAcquire, name)
+		return closedError(protocol.OpAcquire, a.name)
 	case f.Kind == core.ByUs && c.settings.Adopts != "":
 		return fmt.Errorf("redlock: adopt %q: this Locker holds the lock already, and only readers with the same value and options share one; "+
-			"use the Lock that it has returned, or adopt with another Locker", name)
+			"use the Lock that it has returned, or adopt with another Locker", a.name)
 	}
-	op := protocol.OpAcquire
-	if f.Kind == core.NoToken {
-		op = protocol.OpRaise
+	if a.op = protocol.OpAcquire; f.Kind == core.NoToken {
+		a.op = protocol.OpRaise
 	}
-	return p.errorOf(op, name, f, ended)
+	return p.errorOf(a, f, ended)
 }

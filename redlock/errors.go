@@ -95,11 +95,12 @@ type QuorumError struct {
 	Err    error             // matches ErrHeld, ErrNoQuorum, ErrMap, ErrLost or ErrMarked, or is the context's error
 	Causes *multierror.Error // a *NodeError for each node that refused, failed or was too late; nil if none
 
-	weight    int   // of a lock of more than one permit
-	before    error // see Kind
-	isUnasked bool  // no node was asked
-	isHere    bool  // another caller of this process has the lock
-	isTaken   bool  // a majority lost the claim of a holder before its deadline
+	weight      int   // of a lock of more than one permit
+	before      error // see Kind
+	isUnasked   bool  // no node was asked
+	isPermanent bool  // see Permanent
+	isHere      bool  // another caller of this process has the lock
+	isTaken     bool  // a majority lost the claim of a holder before its deadline
 }
 
 // Kind returns what kept the caller from the lock: ErrHeld, ErrNoQuorum or ErrMap, even if Err is the
@@ -115,13 +116,7 @@ func (e *QuorumError) Kind() error {
 // the others are no quorum. Examples are a key of another type, missing rights, and clients with
 // other settings.
 func (e *QuorumError) Permanent() bool {
-	n := 0
-	for _, cause := range e.Causes.WrappedErrors() {
-		if permanent := protocol.PermanentError(""); errors.As(cause, &permanent) {
-			n++
-		}
-	}
-	return n > e.Nodes-e.Quorum
+	return e.isPermanent
 }
 
 func (e *QuorumError) Error() string {
@@ -363,13 +358,32 @@ func (ns nodes) quorumError(op protocol.Op, name string, kind error) *QuorumErro
 	return &QuorumError{Op: op.String(), Name: name, Err: kind, Nodes: n, Quorum: n/2 + 1, isUnasked: true}
 }
 
+// An about is what a QuorumError is about, beside the failure.
+type about struct {
+	op      protocol.Op
+	name    string
+	of      string   // the name of a set that has failed; empty: the lock has one name
+	held    []string // the names of the set that others hold
+	permits int      // how many holders the lock can have, if all of these are wanted; zero or one: it is about one of them
+	weight  int
+	kind    error // nil: as the failure has it
+	isTaken bool  // as QuorumError.isTaken
+}
+
 // errorOf makes the error of a failure. ended is the context's error, if that ended the waiting.
-func (ns nodes) errorOf(op protocol.Op, name string, f *core.Failure, ended error) *QuorumError {
-	e := ns.quorumError(op, name, kinds[f.Kind])
-	if f.Kind == core.NoQuorum && ns.lackOthersVotes(f) {
+func (ns nodes) errorOf(a about, f *core.Failure, ended error) *QuorumError {
+	e := ns.quorumError(a.op, a.name, cmp.Or(a.kind, kinds[f.Kind]))
+	if f.Kind == core.NoQuorum && a.kind == nil && ns.lackOthersVotes(f) {
 		e.Err = ErrMap
 	}
-	e.Votes, e.Remaining, e.Outage, e.isHere, e.isUnasked, e.Beside = f.Votes, f.Remaining, f.Outage, f.Kind == core.ByUs, f.Nodes == 0, f.Beside
+	e.Votes, e.Remaining, e.Outage, e.Beside = f.Votes, f.Remaining, f.Outage, f.Beside
+	e.isHere, e.isUnasked, e.isPermanent, e.isTaken = f.Kind == core.ByUs, f.Nodes == 0, f.IsPermanent(), a.isTaken
+	if a.permits > 1 && f.Beside == 0 && e.Err == ErrHeld {
+		if e.Permits = a.permits; a.weight > 1 {
+			e.weight = a.weight
+		}
+	}
+	e.InTheWay = slices.Sorted(slices.Values(a.held))
 	if ended != nil {
 		e.before, e.Err = e.Err, ended
 	}
@@ -377,11 +391,17 @@ func (ns nodes) errorOf(op protocol.Op, name string, f *core.Failure, ended erro
 		e.Holder = parseLabel(f.Owner)
 	}
 	for i := range ns {
-		if f.Silent.Has(i) {
-			e.Causes = multierror.Append(e.Causes, ns.cause(op, core.Answer{Node: i, After: f.Took}))
-		} else if j := slices.IndexFunc(f.Answers, func(a core.Answer) bool { return a.Node == i }); j >= 0 {
-			e.Causes = multierror.Append(e.Causes, ns.cause(op, f.Answers[j]))
+		answer := core.Answer{Node: i, After: f.Took}
+		if j := slices.IndexFunc(f.Answers, func(a core.Answer) bool { return a.Node == i }); j >= 0 && !f.Silent.Has(i) {
+			answer = f.Answers[j]
+		} else if !f.Silent.Has(i) {
+			continue
 		}
+		cause := ns.cause(a.op, answer)
+		if a.of != "" {
+			cause.Err = fmt.Errorf("%q: %w", a.of, cause.Err)
+		}
+		e.Causes = multierror.Append(e.Causes, cause)
 	}
 	return e
 }
@@ -407,13 +427,11 @@ func (ns nodes) unmet(ctx context.Context, name string, poll *engine.Poll, gone 
 	if f == nil {
 		return nil
 	}
-	e := ns.errorOf(poll.Op(), name, f, nil)
+	a := about{op: poll.Op(), name: name, kind: ctx.Err()}
 	if f.Kind == core.NotHeld {
-		e.Err = gone
-	} else {
-		e.Err = cmp.Or(ctx.Err(), e.Err)
+		a.kind = gone
 	}
-	return e
+	return ns.errorOf(a, f, nil)
 }
 
 // cause returns what a node said instead of granting, or that it said nothing.

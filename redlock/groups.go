@@ -128,8 +128,11 @@ func (c *call) meet() error {
 		}
 		return t.f, 0, nil
 	})
-	if f != nil || err != nil {
-		return c.errorIn(at, c.name, f, err)
+	switch {
+	case f != nil:
+		return c.errorIn(at, about{name: c.name}, f, err)
+	case err != nil:
+		return c.noFailure(err)
 	}
 	return nil
 }

@@ -145,11 +145,11 @@ func (k *Lock) causeOf(l engine.Lock) error {
 		case lost == nil:
 			return fmt.Errorf("redlock: %q: %w", name, errNotExtended)
 		}
-		e := p.errorOf(protocol.OpExtend, name, lost, nil)
-		if e.Err = errNotExtended; reason != core.Overdue {
-			e.Err, e.isTaken = ErrLost, true
+		a := about{op: protocol.OpExtend, name: name, kind: errNotExtended}
+		if reason != core.Overdue {
+			a.kind, a.isTaken = ErrLost, true
 		}
-		return e
+		return p.errorOf(a, lost, nil)
 	}}
 }
 
@@ -350,7 +350,7 @@ func (k *Lock) failed(ctx context.Context, op protocol.Op, f *core.Failure) erro
 			return fmt.Errorf("redlock: %q: %w", k.name, cmp.Or(cause, ErrReleased))
 		}
 	}
-	return k.parts[0].at.errorOf(op, k.name, f, ctx.Err())
+	return k.parts[0].at.errorOf(about{op: op, name: k.name}, f, ctx.Err())
 }
 
 // Bind returns a context that ends with ctx, and when the lock ends, with the cause of Context.

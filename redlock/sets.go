@@ -68,7 +68,7 @@ func (k *Lock) takeSet() error {
 	}
 	bond, f, err := set.Get(k.call.ctx, k.schedule())
 	if bond == nil {
-		return k.explain(f, err)
+		return k.errorOf(f, err)
 	}
 	for i, l := range bond.Locks() {
 		k.parts[i].lock = l
@@ -77,44 +77,13 @@ func (k *Lock) takeSet() error {
 	return nil
 }
 
-// explain makes the error of a set that was not acquired.
-func (k *Lock) explain(f *sets.Failure, ended error) error {
-	if f == nil {
-		return k.errorIn(k.parts[0].at, k.name, nil, ended)
-	}
-	of := k.parts[max(f.Target, 0)]
-	err := k.errorIn(of.at, of.name, f.Failure, ended)
-	var e *QuorumError
-	if !errors.As(err, &e) {
-		return err
-	}
-	e.Name = k.name
-	for _, i := range f.InTheWay {
-		e.InTheWay = append(e.InTheWay, k.parts[i].name)
-	}
-	slices.Sort(e.InTheWay)
-	for _, cause := range e.Causes.WrappedErrors() { // which are of this error alone
-		if node, ok := cause.(*NodeError); ok {
-			node.Err = fmt.Errorf("%q: %w", of.name, node.Err)
-		}
-	}
-	return e
-}
-
 // takePermits takes permits of the only name.
 func (k *Lock) takePermits() error {
 	of, terms := k.parts[0], k.terms()
 	want := semaphore.Want{Key: of.target().Key, K: k.settings.permits, Weight: max(1, k.settings.weight), Terms: terms}
 	got, f, err := of.at.permits.Get(k.call.ctx, want, k.schedule())
 	if got == nil {
-		err := k.errorIn(of.at, k.name, f, err)
-		var e *QuorumError
-		if errors.As(err, &e) && e.Beside == 0 && errors.Is(e.Kind(), ErrHeld) {
-			if e.Permits = want.K; want.Weight > 1 {
-				e.weight = want.Weight
-			}
-		}
-		return err
+		return k.errorOf(f, err)
 	}
 	k.has, k.parts = got, nil
 	for i, l := range got.Locks() {

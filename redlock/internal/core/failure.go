@@ -45,6 +45,58 @@ type Failure struct {
 	// Beside is what has kept a caller from permits of which some are free: permits of that number, or
 	// with 1 a lock without permits. Zero: neither.
 	Beside int
+
+	// Of a failure of several keys together: whose failure this is, and which others hold, by their places.
+	Key  int
+	Held []int
+}
+
+// Worst makes one failure of those of several keys, the first of which has the place from; nil: there is none. It is
+// that of the key that says most of the whole, with the fewest votes and the longest time Remaining.
+func Worst(from int, each []*Failure) *Failure {
+	var all *Failure
+	for i, f := range each {
+		if f == nil {
+			continue
+		}
+		if all == nil {
+			first := *f
+			all = &first
+			all.Key, all.Held = from+i, nil
+		}
+		worst := *all
+		if f.Kind.severity() > all.Kind.severity() {
+			worst = *f
+			worst.Key, worst.Held = from+i, all.Held
+		}
+		if worst.Remaining = max(all.Remaining, f.Remaining); all.Remaining == protocol.NoTTL || f.Remaining == protocol.NoTTL {
+			worst.Remaining = protocol.NoTTL
+		}
+		worst.Votes = min(all.Votes, f.Votes)
+		if f.isHeld() {
+			worst.Held = append(worst.Held, from+i)
+		}
+		all = &worst
+	}
+	return all
+}
+
+// severity is how much a failure says of the whole: an outage of one key is more than that another is held.
+func (k Kind) severity() int {
+	switch k {
+	case ByOther, ByUs:
+		return 1
+	case NoQuorum:
+		return 2
+	case AfterClose:
+		return 3
+	}
+	return 0
+}
+
+// isHeld reports whether another caller holds the key.
+func (f *Failure) isHeld() bool {
+	return f.Kind == ByOther || f.Kind == ByUs || count(f.Answers, func(a Answer) bool { return a.Outcome == protocol.Refused }) > 0
 }
 
 // During returns the failure with how long the outage has lasted.

@@ -233,3 +233,25 @@ func TestAnAdoptionNamesNoHolder(t *testing.T) {
 		assert.Equal(t, NoQuorum, adopter.Failure.Kind)
 	}
 }
+
+func TestTheWorstOfSeveralKeys(t *testing.T) {
+	t.Parallel()
+	held := func(votes int, left time.Duration) *Failure { return &Failure{Kind: ByOther, Votes: votes, Remaining: left} }
+	outage, closed := &Failure{Kind: NoQuorum, Votes: 1}, &Failure{Kind: AfterClose}
+	late := &Failure{Kind: Stale, Votes: 3, Answers: []Answer{{Outcome: protocol.Refused}}}
+	for name, c := range map[string]struct {
+		each []*Failure
+		want *Failure
+	}{
+		"none":                             {[]*Failure{nil, nil}, nil},
+		"one":                              {[]*Failure{nil, held(2, time.Second)}, &Failure{Kind: ByOther, Votes: 2, Remaining: time.Second, Key: 6, Held: []int{6}}},
+		"the longest of all":               {[]*Failure{held(2, 3), held(1, 5), held(2, 4)}, &Failure{Kind: ByOther, Votes: 1, Remaining: 5, Key: 5, Held: []int{5, 6, 7}}},
+		"a key without TTL is the longest": {[]*Failure{held(2, protocol.NoTTL), held(2, 5)}, &Failure{Kind: ByOther, Votes: 2, Remaining: protocol.NoTTL, Key: 5, Held: []int{5, 6}}},
+		"an outage":                        {[]*Failure{held(2, 3), outage, held(2, 4)}, &Failure{Kind: NoQuorum, Votes: 1, Remaining: 4, Key: 6, Held: []int{5, 7}}},
+		"the end of the Locker":            {[]*Failure{outage, closed}, &Failure{Kind: AfterClose, Key: 6}},
+		"a late vote that was refused":     {[]*Failure{late}, &Failure{Kind: Stale, Votes: 3, Answers: late.Answers, Key: 5, Held: []int{5}}},
+	} {
+		assert.Equal(t, c.want, Worst(5, c.each), name)
+	}
+	assert.Nil(t, outage.Held, "they do not change")
+}

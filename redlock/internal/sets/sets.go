@@ -32,11 +32,8 @@ package sets
 
 import (
 	"context"
-	"math"
 	"slices"
-	"time"
 
-	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/core"
 	"github.com/redquorum/redquorum/redlock/internal/engine"
 )
@@ -47,15 +44,8 @@ type Set struct {
 	Terms   *core.Terms     // of each
 }
 
-// A Failure is why a set was not acquired.
-type Failure struct {
-	*core.Failure       // the worst of all keys, with the fewest votes and the longest time Remaining
-	Target        int   // which that is of, by its index; negative: of all
-	InTheWay      []int // the Targets that others hold
-}
-
 // Get gets all keys as the Schedule says. It returns what Acquire or Try does.
-func (s *Set) Get(ctx context.Context, when engine.Schedule) (*engine.Bond, *Failure, error) {
+func (s *Set) Get(ctx context.Context, when engine.Schedule) (*engine.Bond, *core.Failure, error) {
 	if when.InLine {
 		return s.Acquire(ctx)
 	}
@@ -63,37 +53,35 @@ func (s *Set) Get(ctx context.Context, when engine.Schedule) (*engine.Bond, *Fai
 }
 
 // Try tries to get all keys at once, as often as the Schedule says. Between two tries it keeps none of them.
-func (s *Set) Try(ctx context.Context, when engine.Schedule) (b *engine.Bond, f *Failure, err error) {
-	worst, err := s.Targets[0].Engine.Repeat(ctx, s.Terms, when, func() (*core.Failure, int, error) {
+func (s *Set) Try(ctx context.Context, when engine.Schedule) (b *engine.Bond, f *core.Failure, err error) {
+	f, err = s.Targets[0].Engine.Repeat(ctx, s.Terms, when, func() (*core.Failure, int, error) {
 		results, err := engine.TryAll(ctx, s.Targets, s.Terms)
-		if err == nil || f == nil { // else Repeat returns the failure of the try before
-			f = explain(0, results)
-		}
-		switch {
-		case err != nil:
+		f := core.Worst(0, failures(results))
+		if err != nil || f != nil {
 			drop(results)
-			return f.of(), 0, err
-		case f != nil:
-			drop(results)
-			return f.of(), worth(f, results), nil
+			return f, worth(f, results), err
 		}
 		b = &engine.Bond{}
 		keep(b, results)
 		return nil, 0, nil
 	})
-	if f != nil {
-		f.Failure = worst
-	}
 	return b, f, err
 }
 
 // worth is how many more tries a failure is worth. Of two sets that have each won a key of the other, the one that
 // has won its first key tries again, and the other gives way.
-func worth(f *Failure, results []engine.Result) int {
-	if first := results[0].Failure; f.Kind == core.ByOther && (first == nil || first.Votes > 0) {
+func worth(f *core.Failure, results []engine.Result) int {
+	if first := results[0].Failure; f != nil && f.Kind == core.ByOther && (first == nil || first.Votes > 0) {
 		return 1
 	}
 	return 0
+}
+
+func failures(results []engine.Result) (all []*core.Failure) {
+	for _, r := range results {
+		all = append(all, r.Failure)
+	}
+	return all
 }
 
 // keep puts what was won before the first failure into the Bond, and drops the rest. It returns how much it keeps.
@@ -119,8 +107,8 @@ func drop(results []engine.Result) {
 	b.Drop()
 }
 
-// Acquire waits for all keys. With a context's error the Failure is what was in the way, if that is known.
-func (s *Set) Acquire(ctx context.Context) (*engine.Bond, *Failure, error) {
+// Acquire waits for all keys. With a context's error the failure is what was in the way, if that is known.
+func (s *Set) Acquire(ctx context.Context) (*engine.Bond, *core.Failure, error) {
 	for {
 		g := gathering{Set: s, bond: &engine.Bond{}, terms: s.Terms}
 		if len(s.Targets) > 1 {
@@ -147,7 +135,7 @@ type gathering struct {
 }
 
 // all returns when all keys are there, or the Bond has ended.
-func (g *gathering) all(ctx context.Context) (*Failure, error) {
+func (g *gathering) all(ctx context.Context) (*core.Failure, error) {
 	inner, lose := context.WithCancel(ctx)
 	defer lose()
 	g.bond.Own(loss(lose))
@@ -156,7 +144,7 @@ func (g *gathering) all(ctx context.Context) (*Failure, error) {
 		if missing = missing[n:]; err == nil && len(missing) > 0 {
 			var f *core.Failure
 			if f, err = g.wait(inner, missing[0]); f != nil && (err == nil || ctx.Err() != nil) {
-				return explain(len(g.Targets)-len(missing), []engine.Result{{Failure: f}}), ctx.Err()
+				return core.Worst(len(g.Targets)-len(missing), []*core.Failure{f}), ctx.Err()
 			}
 			missing = missing[1:]
 		}
@@ -170,7 +158,7 @@ func (g *gathering) all(ctx context.Context) (*Failure, error) {
 		g.bond.Change(g.Terms)
 	default:
 		if f := g.bond.Settle(ctx, g.Terms); f != nil {
-			return &Failure{Failure: f, Target: -1}, ctx.Err()
+			return f, ctx.Err()
 		}
 	}
 	return nil, nil
@@ -207,61 +195,4 @@ func (g *gathering) wait(ctx context.Context, t engine.Target) (*core.Failure, e
 		g.bond.Add(lock)
 	}
 	return f, err
-}
-
-func (f *Failure) of() *core.Failure {
-	if f == nil {
-		return nil
-	}
-	return f.Failure
-}
-
-// explain makes one Failure of those of all keys, the Targets from first on; nil: there is none.
-func explain(first int, results []engine.Result) *Failure {
-	var all *Failure
-	var left time.Duration
-	votes := math.MaxInt
-	for i, r := range results {
-		f := r.Failure
-		if f == nil {
-			continue
-		}
-		if all == nil {
-			all = &Failure{Failure: f, Target: first + i}
-		} else if severity(f.Kind) > severity(all.Kind) {
-			all.Failure, all.Target = f, first+i
-		}
-		if isHeld(f) {
-			all.InTheWay = append(all.InTheWay, first+i)
-		}
-		if left != protocol.NoTTL && (f.Remaining == protocol.NoTTL || f.Remaining > left) {
-			left = f.Remaining
-		}
-		votes = min(votes, f.Votes)
-	}
-	if all != nil {
-		worst := *all.Failure
-		worst.Remaining, worst.Votes = left, votes
-		all.Failure = &worst
-	}
-	return all
-}
-
-// severity is how much a failure says of the whole: an outage of one key is more than that another is held.
-func severity(k core.Kind) int {
-	switch k {
-	case core.ByOther, core.ByUs:
-		return 1
-	case core.NoQuorum:
-		return 2
-	case core.AfterClose:
-		return 3
-	}
-	return 0
-}
-
-// isHeld reports whether another holds the key that the failure is about.
-func isHeld(f *core.Failure) bool {
-	return f.Kind == core.ByOther || f.Kind == core.ByUs ||
-		slices.ContainsFunc(f.Answers, func(a core.Answer) bool { return a.Outcome == protocol.Refused })
 }
