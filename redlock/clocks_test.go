@@ -89,15 +89,26 @@ func TestClockThatBootsBehindEndsNoQuarantineEarly(t *testing.T) {
 // client's vote finds the lock expired. Nothing but this vote shows it.
 func TestClockThatIsAheadDuringOneVoteCounts(t *testing.T) {
 	clocked(t, func(t *testing.T, w *sim.World) {
-		lock, s := byTwo(t, w), w.Servers()[1]
-		l, _ := guarded(t, w)
-		require.NoError(t, waited(t, l, "w2").Release(t.Context()))
-		time.AfterFunc(leg/2, func() { s.Step(time.Hour) })
-		time.AfterFunc(leg+leg/2, func() { s.Step(-time.Hour) })
-		_, err := l.TryAcquire(t.Context(), "x")
-		require.Error(t, err)
-		noneBeside(t, w, lock, l)
+		aheadInOneVote(t, w, func(l *redlock.Locker) { require.NoError(t, waited(t, l, "w2").Release(t.Context())) })
 	})
+}
+
+// TestClockThatIsAheadDuringTheFirstVoteCounts: the client has not read the record before.
+func TestClockThatIsAheadDuringTheFirstVoteCounts(t *testing.T) {
+	clocked(t, func(t *testing.T, w *sim.World) { aheadInOneVote(t, w, func(*redlock.Locker) {}) })
+}
+
+// aheadInOneVote has the clock of server 2 ahead while it votes for a client that has done something before.
+func aheadInOneVote(t *testing.T, w *sim.World, before func(*redlock.Locker)) {
+	t.Helper()
+	lock, s := byTwo(t, w), w.Servers()[1]
+	l, _ := guarded(t, w)
+	before(l)
+	time.AfterFunc(leg/2, func() { s.Step(time.Hour) })
+	time.AfterFunc(leg+leg/2, func() { s.Step(-time.Hour) })
+	_, err := l.TryAcquire(t.Context(), "x")
+	require.Error(t, err)
+	noneBeside(t, w, lock, l)
 }
 
 // TestServersThatAreApartForEverVote, whether or not they have records, and those who forget do so again after a TTL.

@@ -73,10 +73,14 @@ func (g *Guard) Record(node int, sent, heard clock.Instant, reply *protocol.Repl
 		g.clockRead(heard)
 		return
 	}
-	if m.record != nil && m.text == text {
+	most := mostAhead
+	if m.text == text {
+		most = math.MaxInt64
+	}
+	if m.record != nil && (m.text == text || before < 0) {
 		for i := range m.parked {
 			if v := &m.parked[i]; v.trial.Start >= heardBefore && v.heard <= sent {
-				g.fit(m, v)
+				g.fit(m, v, most)
 			}
 		}
 	}
@@ -113,9 +117,9 @@ func (g *Guard) Record(node int, sent, heard clock.Instant, reply *protocol.Repl
 }
 
 // fit judges the clock by a vote that was given between two readings of the same record. If the vote
-// fits neither, the clock was ahead in between. Keys that the server looked at then have expired too
-// early, and no other reading shows that.
-func (g *Guard) fit(m *memory, v *vote) {
+// fits neither, the clock was ahead in between, by most at most. Keys that the server looked at then have
+// expired too early, and no other reading shows that.
+func (g *Guard) fit(m *memory, v *vote, most time.Duration) {
 	if v.reply.Run != m.run || v.reply.Life <= 0 || m.covers(v) {
 		return
 	}
@@ -125,11 +129,15 @@ func (g *Guard) fit(m *memory, v *vote) {
 			jump = min(jump, d)
 		}
 	}
-	if jump < math.MaxInt64 {
+	if jump < most {
 		m.birth.isSpoiled = true
 		m.time.setAhead(&reading{heard: v.heard, clock: v.clock, told: m.record}, jump, g.terms.MaxTTL)
 	}
 }
+
+// mostAhead is how far ahead a clock is taken to have been that differs from the first reading of a record. A vote
+// that fits no record because another client has changed it meanwhile looks like one that is years ahead or behind.
+const mostAhead = 48 * 60 * time.Minute
 
 // askUnread asks the nodes that may help to end an open basis, with each reply to a ballot: those not
 // read since the birth of the node that replied, or this node itself.
