@@ -128,7 +128,7 @@ func (w *world) passesOver(p *process, c *caller) bool {
 	if v := p.vote.ballot; v == nil || v.Start != c.hold.Since { // a handover rests on the last answer about the order
 		since = min(since, p.moment(p.placed))
 	}
-	if w.misled+20*time.Millisecond > since { // a waiter may have believed that the first left the key lying
+	if w.misled+100*time.Millisecond > since { // a waiter may have believed that the first left the key lying
 		return false
 	}
 	for _, of := range w.processes {
