@@ -215,3 +215,36 @@ func (w *world) judgeConcluded(p *process, b *core.Ballot) {
 		w.fail("progress of a vote: process %d: a vote is not over with the last of its answers", p.index)
 	}
 }
+
+// A forgotten is a lock that a node forgot while a caller held it.
+type forgotten struct {
+	value     string
+	at, until time.Duration // it was forgotten, and the deadline of the holder
+}
+
+// forgets notes the locks that a node is about to forget.
+func (u *run) forgets(node int) {
+	for _, p := range u.processes {
+		for _, c := range p.callers {
+			if c.hold != nil && u.rests(c, u.nodes[node], u.now) {
+				u.gone[node] = append(u.gone[node], forgotten{c.hold.Claim.Value, u.now, p.moment(c.hold.Deadline())})
+			}
+		}
+	}
+}
+
+// judgeVote: no vote counts of a node that may have forgotten another lock that lives, unless it is known to have had
+// the claim until now.
+func (w *world) judgeVote(p *process, b *core.Ballot, node int, reply *protocol.Reply) {
+	t, ok := b.Shell.(*trial)
+	if !ok || reply.Outcome != protocol.Granted {
+		return
+	}
+	ran, known := t.ran[node], &p.known[node]
+	for _, l := range w.gone[node] {
+		if !b.IsRepair() && l.value != b.Req.Value && l.at < ran && ran < l.until && !(known.value == b.Req.Value && ran < known.until) {
+			w.fail("truth of a vote: process %d counts node %d for %s, which forgot %s", p.index, node, b.Req.Value, l.value)
+		}
+	}
+	*known = forgotten{value: b.Req.Value, until: p.moment(b.Deadline())}
+}

@@ -484,6 +484,7 @@ func (u *run) trouble() {
 		for _, p := range u.processes {
 			p.knows.Remove(i) // the clock of another process
 		}
+		u.forgets(i)
 		u.hint(i, u.nodes[i].Forget(u.now))
 	case 9:
 		if !u.sure {
@@ -529,7 +530,7 @@ func (u *run) isOnAll() bool {
 		}
 		for _, c := range p.callers {
 			for _, node := range u.nodes {
-				if c.hold != nil && (len(u.nodes) == 1 || !u.rests(c, node)) {
+				if c.hold != nil && (len(u.nodes) == 1 || !u.rests(c, node, c.process.moment(c.hold.Deadline()))) {
 					return false
 				}
 			}
@@ -538,15 +539,15 @@ func (u *run) isOnAll() bool {
 	return true
 }
 
-// rests reports whether a node has what a caller holds for as long as it may believe so.
-func (u *run) rests(c *caller, node *sim.Store) bool {
+// rests reports whether a node has what a caller holds, until a moment.
+func (u *run) rests(c *caller, node *sim.Store, at time.Duration) bool {
 	req := protocol.Request{Op: protocol.OpExtend, Key: name, Value: c.hold.Claim.Value, TTL: time.Millisecond}
 	if c.Terms.Shared || c.reads {
 		req.Op, req.Shared = protocol.OpExtendShared, &protocol.Shared{Readers: keys.Readers.Of(name), Intent: keys.Intent.Of(name)}
 	}
 	reply, _ := node.Clone().Run(u.now, 0, &req)
 	until := u.now + node.Keys(u.now)[name]
-	return reply.Outcome == protocol.Granted && until >= c.process.moment(c.hold.Deadline())
+	return reply.Outcome == protocol.Granted && until >= at
 }
 
 // maxSteps is more than any schedule takes that comes to an end.

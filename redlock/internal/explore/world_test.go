@@ -48,6 +48,7 @@ type process struct {
 	// For the judges.
 	vote   vote
 	first  first
+	known  [5]forgotten  // the claim that each node was last counted for
 	placed clock.Instant // it sent the question about the order that was answered last
 }
 
@@ -161,6 +162,7 @@ type world struct {
 	judged bool
 	calm   bool                                         // no message is lost or slow, and no process stops
 	sure   bool                                         // no message is lost
+	gone   [5][]forgotten                               // of each node
 	misled time.Duration                                // a node last called the key free while it was held
 	denied quorum.Set                                   // nodes that reject each request permanently
 	down   quorum.Set                                   // nodes that refuse connections
@@ -326,6 +328,7 @@ func (w *world) carry(p *process) {
 type trial struct {
 	guard.Trial
 	ballot *core.Ballot
+	ran    [5]time.Duration // at each node
 }
 
 // protect has all processes judge votes by the nodes' records.
@@ -537,6 +540,11 @@ func (w *world) execute(m *message) {
 	}
 	node, isAnswered := m.node, m.what != retry && !m.unknown // a stray is unknown
 	if isAnswered {
+		if m.ballot != nil {
+			if t, ok := m.ballot.Shell.(*trial); ok {
+				t.ran[node] = w.now
+			}
+		}
 		m.what++ // its answer
 		m.at, m.reply = w.now+m.back, reply
 		w.enter(m)
@@ -623,6 +631,7 @@ func (p *process) deadline() (latest clock.Instant) {
 func (w *world) counted(p *process, b *core.Ballot, node int, reply *protocol.Reply) {
 	from, now, before := phaseOf(p.key), p.local(w.now), p.deadline()
 	p.vote.hears(b, node, reply)
+	w.judgeVote(p, b, node, reply)
 	if p.key.Count(b, node, reply) {
 		p.key.Weigh(b, node, now)
 	}
