@@ -236,7 +236,9 @@ func TestAnAdoptionNamesNoHolder(t *testing.T) {
 
 func TestTheWorstOfSeveralKeys(t *testing.T) {
 	t.Parallel()
-	held := func(votes int, left time.Duration) *Failure { return &Failure{Kind: ByOther, Votes: votes, Remaining: left} }
+	held := func(votes int, left time.Duration) *Failure {
+		return &Failure{Kind: ByOther, Votes: votes, Remaining: left}
+	}
 	outage, closed := &Failure{Kind: NoQuorum, Votes: 1}, &Failure{Kind: AfterClose}
 	late := &Failure{Kind: Stale, Votes: 3, Answers: []Answer{{Outcome: protocol.Refused}}}
 	for name, c := range map[string]struct {
