@@ -586,3 +586,19 @@ func TestWhereverItsContextEndsNothingIsLeft(t *testing.T) {
 		}
 	})
 }
+
+// TestASetThatTriesEndsWithItsContext between two tries. The error has what was in the way at the last.
+func TestASetThatTriesEndsWithItsContext(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, other := two(t, w, redlock.TTL(ttl))
+		take(t, other, "b")
+		ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
+		defer cancel()
+		_, err := l.AcquireAll(ctx, abc, redlock.Retries(100), redlock.RetryInterval(100*time.Millisecond))
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		var e *redlock.QuorumError
+		require.ErrorAs(t, err, &e)
+		assert.Equal(t, redlock.ErrHeld, e.Kind())
+		assert.Equal(t, []string{"b"}, e.InTheWay)
+	})
+}

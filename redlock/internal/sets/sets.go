@@ -71,7 +71,10 @@ func (s *Set) Try(ctx context.Context, when engine.Schedule) (b *engine.Bond, f 
 // worth is how many more tries a failure is worth. Of two sets that have each won a key of the other, the one that
 // has won its first key tries again, and the other gives way.
 func worth(f *core.Failure, results []engine.Result) int {
-	if first := results[0].Failure; f != nil && f.Kind == core.ByOther && (first == nil || first.Votes > 0) {
+	if f == nil || f.Kind != core.ByOther { // nil: the context has ended
+		return 0
+	}
+	if first := results[0].Failure; first == nil || first.Votes > 0 {
 		return 1
 	}
 	return 0
