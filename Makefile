@@ -26,7 +26,7 @@ demo: ## take and lose a lock on five servers in this process
 	$(GO) run ./cmd/redlock demo
 
 # Those that start no servers.
-UNIT = $$($(GO) list ./... | grep -Ev 'redquorum$$|/(cmd|examples|integration|spec)(/|$$)|/internal/(demo|doctor|fleet|job|mutants)(/|$$)')
+UNIT = $$($(GO) list ./... | grep -Ev 'redquorum$$|/cmd/redlock$$|/(examples|integration|spec)(/|$$)|/internal/(demo|doctor|fleet|job|evidence/mutants)(/|$$)')
 
 # A server that is not there makes the tests on real servers skip themselves.
 quick: export REDLOCK_TEST_SERVER = /none
@@ -75,7 +75,7 @@ cross: ## vet, and so compile, for every platform
 	done
 
 mutants: ## break each guard on purpose, and see its test fail, in two minutes
-	$(GO) run ./internal/mutants
+	$(GO) run ./internal/evidence/mutants
 
 lint: ## staticcheck
 	$(GO) run $(STATICCHECK) ./...

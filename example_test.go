@@ -24,7 +24,7 @@ import (
 	"github.com/redquorum/redquorum/redlocktest"
 )
 
-// What README.md and docs/LIBRARY.md show is in this file, token for token, as internal/readme
+// What README.md and docs/LIBRARY.md show is in this file, token for token, as internal/evidence/documents
 // checks.
 
 // five is servers in this process.

@@ -8,7 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/redquorum/redquorum/internal/schedules"
+	"github.com/redquorum/redquorum/internal/evidence/schedules"
 )
 
 var options schedules.Options

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/bench/internal/subject"
+	"github.com/redquorum/redquorum/internal/evidence/documents"
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/readme"
 )
 
 func written(t *testing.T, text string) string {
@@ -153,7 +153,7 @@ func TestPageGetsTheFiguresOfItsCommands(t *testing.T) {
 func TestCommandsOfPagesAreValid(t *testing.T) {
 	t.Parallel()
 	found := 0
-	for _, c := range readme.Commands(t) {
+	for _, c := range documents.Commands(t) {
 		args, ours := c.Calls("go -C bench run .")
 		if !ours {
 			continue

@@ -20,8 +20,8 @@ import (
 	"github.com/redquorum/redquorum/chaos/internal/history"
 	"github.com/redquorum/redquorum/chaos/internal/judge"
 	"github.com/redquorum/redquorum/chaos/internal/nemesis"
+	"github.com/redquorum/redquorum/internal/evidence/documents"
 	"github.com/redquorum/redquorum/internal/need"
-	"github.com/redquorum/redquorum/internal/readme"
 )
 
 func TestMain(m *testing.M) {
@@ -245,7 +245,7 @@ func TestAHistoryWithViolationsFailsTheProgram(t *testing.T) {
 // TestCommandsOfDocumentsCanBeRun: flags, scenarios and kinds of lock of each command line are there.
 func TestCommandsOfDocumentsCanBeRun(t *testing.T) {
 	parsed := 0
-	for _, c := range readme.Commands(t) {
+	for _, c := range documents.Commands(t) {
 		if args, ours := c.Calls("go -C chaos run ."); ours {
 			parsed++
 			_, err := parse(args, io.Discard)

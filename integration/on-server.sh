@@ -9,7 +9,7 @@ export REDLOCK_TEST_SERVER="${1#*=}"
 said=$(
     exec 2>&1
     failed=0
-    ${GO:-go} test -count=1 -skip '^TestManyLocksAreLostInTime$' ./integration ./pool ./fence ./internal/doctor ./internal/fleet || failed=1
+    ${GO:-go} test -count=1 -skip '^TestManyLocksAreLostInTime$' ./integration ./pool ./fence ./cmd/redlock/internal/doctor ./internal/fleet || failed=1
     ${GO:-go} test -count=1 -run Doctor ./cmd/redlock || failed=1
     exit "$failed"
 )

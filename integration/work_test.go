@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/redquorum/redquorum/internal/check"
+	"github.com/redquorum/redquorum/internal/evidence/check"
 	"github.com/redquorum/redquorum/redlock"
 )
 

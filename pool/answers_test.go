@@ -8,9 +8,9 @@ import (
 	"github.com/gomodule/redigo/redis"
 	tr "github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/internal/evidence/conformance"
 	"github.com/redquorum/redquorum/internal/fleet"
 	need "github.com/redquorum/redquorum/internal/need"
-	"github.com/redquorum/redquorum/internal/nodetest"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/pool"
 )
@@ -48,7 +48,7 @@ func answersOf(t *testing.T, name string, kind fleet.Kind, open func(t *testing.
 		c, err := redis.DialURL(f.URLs()[0])
 		tr.NoError(t, err)
 		defer c.Close()
-		nodetest.Run(t, func(t *testing.T, body nodetest.Body) {
+		conformance.Run(t, func(t *testing.T, body conformance.Body) {
 			body(t, open(t, f.URLs()[0]), poker{t, c})
 		})
 	})

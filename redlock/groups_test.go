@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redquorum/redquorum/internal/check"
+	"github.com/redquorum/redquorum/internal/evidence/check"
 	"github.com/redquorum/redquorum/internal/protocol"
 	rec "github.com/redquorum/redquorum/internal/record"
 	"github.com/redquorum/redquorum/internal/sim"

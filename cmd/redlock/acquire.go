@@ -15,9 +15,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/redquorum/redquorum/internal/job"
-	"github.com/redquorum/redquorum/internal/plain"
-	"github.com/redquorum/redquorum/internal/report"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/job"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/plain"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/report"
 	"github.com/redquorum/redquorum/once"
 	"github.com/redquorum/redquorum/redlock"
 )

@@ -14,15 +14,15 @@ import (
 	tr "github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/redquorum/redquorum/cmd/redlock/internal/job"
+	"github.com/redquorum/redquorum/internal/evidence/documents"
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/job"
-	"github.com/redquorum/redquorum/internal/readme"
 )
 
 // document reads a YAML file of deploy.
 func document(t *testing.T, path string) (d any) {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(readme.Root(t), "deploy", path))
+	raw, err := os.ReadFile(filepath.Join(documents.Root(t), "deploy", path))
 	tr.NoError(t, err)
 	tr.NoError(t, yaml.Unmarshal(raw, &d))
 	return d
@@ -43,7 +43,7 @@ func TestTheActionRunsUnderTheLock(t *testing.T) {
 	goCache, modules, _ := strings.Cut(strings.TrimSpace(string(caches)), "\n")
 	prepare := func() *exec.Cmd {
 		c := exec.CommandContext(t.Context(), "bash", "--noprofile", "--norc", "-e", "-o", "pipefail", file)
-		c.Env = append(os.Environ(), "GITHUB_ACTION_PATH="+filepath.Join(readme.Root(t), "deploy", "action"), "RUNNER_TEMP="+built,
+		c.Env = append(os.Environ(), "GITHUB_ACTION_PATH="+filepath.Join(documents.Root(t), "deploy", "action"), "RUNNER_TEMP="+built,
 			"HOME=", "GOCACHE="+goCache, "GOMODCACHE="+modules, "GOOS=plan9", "GOARCH=arm64", "GOFLAGS=-mod=vendor", "GOWORK=/none/go.work")
 		for name, value := range at(step, "env").(map[string]any) {
 			input := value.(string)[len("${{ inputs.") : len(value.(string))-len(" }}")]

@@ -22,9 +22,9 @@ import (
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/redquorum/redquorum/internal/holdings"
-	"github.com/redquorum/redquorum/internal/plain"
-	"github.com/redquorum/redquorum/internal/reread"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/inspect"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/plain"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/reread"
 )
 
 // A setting is a flag with more to it than its type.
@@ -70,7 +70,7 @@ var settings = []setting{
 	{flag: "once-per", least: int64(time.Second), most: year, limits: "must be between 1s and 24h, or day"},
 	{flag: "at-least-apart", least: int64(time.Second), most: year, limits: "must be between 1s and a year"},
 	{flag: "retries", most: math.MaxInt, limits: "must not be negative"},
-	{flag: "permits", least: 1, most: holdings.MostPermits, limits: "must be between 1 and 1000"},
+	{flag: "permits", least: 1, most: inspect.MostPermits, limits: "must be between 1 and 1000"},
 	{flag: "weight", least: 1, most: 128, limits: "must be between 1 and 128"},
 	{flag: "conflict-exit-code", most: 255, limits: "must be between 0 and 255"},
 	{flag: "limit", least: 1, most: math.MaxInt, limits: "must be at least 1"},

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redquorum/redquorum/internal/serve"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/serve"
 )
 
 // Connections are those of clients to a listener, of which there is a limit. What it logs of them is told at most

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/redquorum/redquorum/internal/demo"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/demo"
 	"github.com/redquorum/redquorum/internal/fleet"
 )
 

@@ -14,13 +14,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	tr "github.com/stretchr/testify/require"
 
-	"github.com/redquorum/redquorum/internal/readme"
+	"github.com/redquorum/redquorum/internal/evidence/documents"
 )
 
 // unit reads a unit of systemd: the values of each setting, by "Section.Setting".
 func unit(t *testing.T, name string) (text string, settings map[string][]string) {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(readme.Root(t), "deploy", "systemd", name))
+	raw, err := os.ReadFile(filepath.Join(documents.Root(t), "deploy", "systemd", name))
 	tr.NoError(t, err)
 	settings = map[string][]string{}
 	section := ""

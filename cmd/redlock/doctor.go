@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/redquorum/redquorum/cmd/redlock/internal/doctor"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/plain"
 	"github.com/redquorum/redquorum/internal/alike"
-	"github.com/redquorum/redquorum/internal/doctor"
-	"github.com/redquorum/redquorum/internal/plain"
 )
 
 // The exit codes of doctor are those of plugins of Nagios, for monitoring, and 69.

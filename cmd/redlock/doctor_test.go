@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	tr "github.com/stretchr/testify/require"
 
-	"github.com/redquorum/redquorum/internal/doctor"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/doctor"
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/record"
 	"github.com/redquorum/redquorum/pool"

@@ -20,13 +20,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	tr "github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/internal/evidence/documents"
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/need"
-	"github.com/redquorum/redquorum/internal/readme"
 )
 
 // calls returns the arguments of a command line that is one of ours.
-func calls(c readme.Command) (args []string, yes bool) {
+func calls(c documents.Command) (args []string, yes bool) {
 	if args, yes = c.Calls("go run ./cmd/redlock"); yes {
 		return args, true
 	}
@@ -37,7 +37,7 @@ func calls(c readme.Command) (args []string, yes bool) {
 // that only names a subcommand in a sentence.
 func TestDocumentsUseFlagsThatThereAre(t *testing.T) {
 	parsed := 0
-	for _, c := range readme.Commands(t) {
+	for _, c := range documents.Commands(t) {
 		if args, ours := calls(c); ours {
 			parsed++
 			assert.NoError(t, parses(args), c.Place())
@@ -65,7 +65,7 @@ func parses(args []string) error {
 func TestDocumentsNameAllFlags(t *testing.T) {
 	t.Parallel()
 	var all strings.Builder
-	for _, d := range readme.Documents(t) {
+	for _, d := range documents.Documents(t) {
 		all.WriteString(d.Text)
 	}
 	flags := 0
@@ -88,7 +88,7 @@ func TestThePageSaysWhichFlagsExcludeEachOther(t *testing.T) {
 	}
 	t.Setenv("REDLOCK_NODES", "rediss://127.0.0.1:1")
 	excluded := map[[2]string]bool{}
-	for _, row := range readme.Table(t, "docs/COMMAND.md", "\nFlags that exclude each other:\n") {
+	for _, row := range documents.Table(t, "docs/COMMAND.md", "\nFlags that exclude each other:\n") {
 		for first := range strings.SplitSeq(strings.ReplaceAll(row[0], "`", ""), ", ") {
 			for second := range strings.SplitSeq(strings.ReplaceAll(row[1], "`", ""), ", ") {
 				if second == "each other" {
@@ -120,7 +120,7 @@ func TestThePageSaysWhichFlagsExcludeEachOther(t *testing.T) {
 func TestThePageListsTheVariablesOfACommand(t *testing.T) {
 	t.Parallel()
 	var listed []string
-	for _, row := range readme.Table(t, "docs/COMMAND.md", "\n| Variable |") {
+	for _, row := range documents.Table(t, "docs/COMMAND.md", "\n| Variable |") {
 		listed = append(listed, strings.Trim(row[0], "`"))
 	}
 	var helped []string
@@ -152,8 +152,8 @@ func TestDocumentsNameTheServersOfNodes(t *testing.T) {
 		urls = append(urls, fmt.Sprintf("redis://127.0.0.1:%d", port))
 	}
 	exported := 0
-	for _, c := range readme.Commands(t) {
-		if strings.HasPrefix(c.Text, "export REDLOCK_NODES=") && readme.RunElsewhere[c.Document] == "" {
+	for _, c := range documents.Commands(t) {
+		if strings.HasPrefix(c.Text, "export REDLOCK_NODES=") && documents.RunElsewhere[c.Document] == "" {
 			exported++
 			assert.Contains(t, invitation(fleet.Embedded, urls), "  "+c.Text+"\n", c.Place())
 		}
@@ -181,11 +181,11 @@ func TestCommandsOfDocumentsRun(t *testing.T) {
 	f := startFleet(t, fleet.Embedded, 5)
 	dir := toolbox(t)
 	ran := 0
-	for _, c := range readme.Commands(t) {
+	for _, c := range documents.Commands(t) {
 		_, ours := calls(c)
 		_, not := otherwise[c.Text]
 		delete(left, c.Text)
-		if !ours || !c.Whole || not || readme.RunElsewhere[c.Document] != "" {
+		if !ours || !c.Whole || not || documents.RunElsewhere[c.Document] != "" {
 			continue
 		}
 		ran++
@@ -223,7 +223,7 @@ func TestLateStartsOfDocumentsNameTheirTick(t *testing.T) {
 		"--once-per day": {{evening.Add(30 * time.Minute), true}, {evening.Add(100 * time.Minute), false}, {evening.Add(10 * time.Hour), false}, {next, true}},
 		"--once-per 5m":  {{slot, true}, {slot, false}, {slot.Add(5 * time.Minute), true}},
 	}
-	for _, c := range readme.Commands(t) {
+	for _, c := range documents.Commands(t) {
 		if _, is := c.Calls("sh -c"); !is || !c.Whole {
 			continue
 		}
@@ -255,8 +255,8 @@ func TestCurlOfDocumentsAsksAServer(t *testing.T) {
 	startServe(t, f, "--listen", "unix:"+socket)
 	var last struct{ Session, Lease string }
 	asked := 0
-	for _, c := range readme.Commands(t) {
-		if _, is := c.Calls("curl"); !is || !c.Whole || readme.RunElsewhere[c.Document] != "" {
+	for _, c := range documents.Commands(t) {
+		if _, is := c.Calls("curl"); !is || !c.Whole || documents.RunElsewhere[c.Document] != "" {
 			continue
 		}
 		asked++

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redquorum/redquorum/cmd/redlock/internal/plain"
 	"github.com/redquorum/redquorum/internal/alike"
 	"github.com/redquorum/redquorum/internal/groups"
-	"github.com/redquorum/redquorum/internal/plain"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/pool"
 )

@@ -14,9 +14,9 @@ import (
 	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
 
+	"github.com/redquorum/redquorum/cmd/redlock/internal/inspect"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/plain"
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/holdings"
-	"github.com/redquorum/redquorum/internal/plain"
 )
 
 // usageTemplate is cobra's, with flags that fit a window of 100 columns. It leaves out the usage
@@ -214,7 +214,7 @@ func (s *servers) lockNames(most int) cobra.CompletionFunc {
 		defer cancel()
 		var names []string
 		for _, set := range s.all() {
-			if h, err := s.read(ctx, set, holdings.Question{Limit: 1000, Members: 1}); err == nil {
+			if h, err := s.read(ctx, set, inspect.Question{Limit: 1000, Members: 1}); err == nil {
 				for _, l := range h.Locks {
 					names = append(names, l.Name)
 				}

@@ -22,10 +22,10 @@ import (
 	tr "github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/redquorum/redquorum/cmd/redlock/internal/plain"
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/need"
-	"github.com/redquorum/redquorum/internal/plain"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"

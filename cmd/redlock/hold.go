@@ -14,9 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/redquorum/redquorum/clock"
-	"github.com/redquorum/redquorum/internal/job"
-	"github.com/redquorum/redquorum/internal/plain"
-	"github.com/redquorum/redquorum/internal/reread"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/job"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/plain"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/reread"
 	"github.com/redquorum/redquorum/redlock"
 )
 

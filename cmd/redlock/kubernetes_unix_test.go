@@ -23,9 +23,9 @@ import (
 	tr "github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/redquorum/redquorum/internal/evidence/documents"
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/need"
-	"github.com/redquorum/redquorum/internal/readme"
 )
 
 const (
@@ -97,8 +97,8 @@ var fields = strings.Fields(`accessModes activeDeadlineSeconds affinity allowPri
 	volumeMounts volumes weight app medium sizeLimit cpu memory storage redlock-client
 	annotations prometheus.io/scrape prometheus.io/port`)
 
-// documents returns those of a file by kind and name. There is no kubectl to look at them.
-func documents(t *testing.T, file string) map[string]any {
+// manifests returns those of a file by kind and name. There is no kubectl to look at them.
+func manifests(t *testing.T, file string) map[string]any {
 	t.Helper()
 	raw, err := os.ReadFile(file)
 	tr.NoError(t, err)
@@ -149,12 +149,12 @@ func confined(t *testing.T, pod any) {
 var theNodes = table{"env.0.name": "REDLOCK_NODES", "env.0.valueFrom.secretKeyRef": "map[key:nodes name:redlock]"}
 
 // sidecar returns the Deployment of the manifest.
-func sidecar(t *testing.T) any { return documents(t, manifest)["Deployment billing"] }
+func sidecar(t *testing.T) any { return manifests(t, manifest)["Deployment billing"] }
 
 // TestTheManifestFitsTogether, and redlock serve.
 func TestTheManifestFitsTogether(t *testing.T) {
 	t.Parallel()
-	all := documents(t, manifest)
+	all := manifests(t, manifest)
 	tr.Len(t, all, 3)
 	d := all["Deployment billing"]
 	pod := at(d, "spec.template.spec")
@@ -209,12 +209,12 @@ func readServers(t *testing.T) (s serverDocuments) {
 		tr.NoError(t, err)
 		s.files[e.Name()] = string(text)
 	}
-	s.kustomization = documents(t, filepath.Join(serversFolder, "kustomization.yaml"))["Kustomization"]
-	all := documents(t, filepath.Join(serversFolder, "servers.yaml"))
+	s.kustomization = manifests(t, filepath.Join(serversFolder, "kustomization.yaml"))["Kustomization"]
+	all := manifests(t, filepath.Join(serversFolder, "servers.yaml"))
 	tr.Len(t, all, 4)
 	s.set, s.service = all["StatefulSet redlock-server"], all["Service redlock-server"]
 	s.budget, s.policy = all["PodDisruptionBudget redlock-server"], all["NetworkPolicy redlock-server"]
-	s.doctor = at(documents(t, filepath.Join(serversFolder, "doctor.yaml"))["CronJob redlock-doctor"], "spec")
+	s.doctor = at(manifests(t, filepath.Join(serversFolder, "doctor.yaml"))["CronJob redlock-doctor"], "spec")
 	s.client = at(s.doctor, "jobTemplate.spec.template.spec.containers.0")
 	return s
 }
@@ -290,7 +290,7 @@ func TestTheServersHaveTheSettingsOfThePage(t *testing.T) {
 		return all
 	}
 	blocks := map[string][]string{}
-	for _, d := range readme.Documents(t) {
+	for _, d := range documents.Documents(t) {
 		for _, code := range d.Codes() {
 			if _, seen := blocks[code.Language]; d.Path == "docs/OPERATING.md" && !seen {
 				blocks[code.Language] = settings(code.Text)
@@ -364,11 +364,11 @@ func TestThePageOfKubernetes(t *testing.T) {
 	need.Program(t, "curl")
 	a := campaign(t, startFleet(t, fleet.Embedded, 3), "10.1.2.3")
 	eventually(t, "it leads", func() bool { return a.probe("/leader") == http.StatusOK })
-	s, pod, root := readServers(t), at(sidecar(t), "spec.template.spec"), readme.Root(t)
+	s, pod, root := readServers(t), at(sidecar(t), "spec.template.spec"), documents.Root(t)
 	containers := table{"billing/redlock": text(pod, "initContainers.0.name"), "billing/billing": text(pod, "containers.0.name")}
 	last := fmt.Sprintf("redlock-server-%d", number(t, s.set, "spec.replicas")-1)
 	ran := map[string]int{}
-	for _, c := range readme.Commands(t) {
+	for _, c := range documents.Commands(t) {
 		if c.Document != "docs/KUBERNETES.md" || !c.Whole || !strings.Contains(c.Text, "kubectl ") {
 			continue
 		}

@@ -9,8 +9,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/redquorum/redquorum/internal/holdings"
-	"github.com/redquorum/redquorum/internal/plain"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/inspect"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/plain"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -87,13 +87,13 @@ func contentOf(value string) content {
 }
 
 // statusOf returns the state of a lock, and of each of its readers.
-func statusOf(h *holdings.Holdings, l *holdings.Lock) lockStatus {
+func statusOf(h *inspect.Holdings, l *inspect.Lock) lockStatus {
 	s := lockStatus{Name: l.Name, NameBytes: bytesOf(l.Name), claim: claimOf(l.On)}
 	if l.Several {
 		s.Permit = &l.Permit
 	}
-	for _, value := range holdings.ReadersOf(l.On) {
-		s.ReadBy = append(s.ReadBy, claimOf(holdings.AsReader(l.On, value)))
+	for _, value := range inspect.ReadersOf(l.On) {
+		s.ReadBy = append(s.ReadBy, claimOf(inspect.AsReader(l.On, value)))
 	}
 	for i, c := range l.On {
 		k := nodeKey{Node: h.Servers[i].Name}
@@ -108,8 +108,8 @@ func statusOf(h *holdings.Holdings, l *holdings.Lock) lockStatus {
 	return s
 }
 
-func claimOf(on []holdings.Contents) claim {
-	j := holdings.Judge(on)
+func claimOf(on []inspect.Contents) claim {
+	j := inspect.Judge(on)
 	c := claim{State: j.State, Votes: j.Votes, TTL: millis(j.Left)}
 	if j.Votes > 0 {
 		c.content = contentOf(j.Value)
@@ -150,7 +150,7 @@ func (st *status) allHeld(permits int) error {
 		switch {
 		case l.Votes >= len(l.Nodes)/2+1:
 			state = held
-		case l.State == holdings.Unknown:
+		case l.State == inspect.Unknown:
 			state = unknown
 		}
 		if permits > 1 {
@@ -243,9 +243,9 @@ func (k nodeKey) state() string {
 	case k.Error != "":
 		return "silent"
 	case !k.Held:
-		return holdings.Free
+		return inspect.Free
 	case k.stuck():
-		return holdings.Stuck
+		return inspect.Stuck
 	}
 	return "holds"
 }
@@ -272,8 +272,8 @@ func (st *status) notes(named bool) (notes []string) {
 	odd, cut := false, false
 	for _, l := range st.Locks {
 		cut = cut || strings.HasSuffix(l.shown(), "…")
-		odd = odd || l.State == holdings.Partial || l.State == holdings.Split || l.State == holdings.Unknown
-		if l.State == holdings.Stuck && l.Permit == nil {
+		odd = odd || l.State == inspect.Partial || l.State == inspect.Split || l.State == inspect.Unknown
+		if l.State == inspect.Stuck && l.Permit == nil {
 			stuck(l, "--force")
 		}
 		told := map[string]bool{}
@@ -282,10 +282,10 @@ func (st *status) notes(named bool) (notes []string) {
 			switch {
 			case n.noLock():
 				note("%s: %s: %s", plain.Word(l.Name), plain.Word(n.Node), n.Error)
-			case !n.stuck() || l.State == holdings.Stuck && l.Permit == nil || told[n.Value]:
+			case !n.stuck() || l.State == inspect.Stuck && l.Permit == nil || told[n.Value]:
 			case n.Readers:
 				note("%s: %s has readers without a TTL. If no process reads, delete the key there", l.title(), plain.Word(n.Node))
-			case l.State == holdings.Stuck: // a permit, which is freed without the others
+			case l.State == inspect.Stuck: // a permit, which is freed without the others
 				told[n.Value] = true
 				stuck(l, "--value", n.Value)
 			case n.Value != l.Value:

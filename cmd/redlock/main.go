@@ -1,7 +1,7 @@
 // Command redlock takes quorum locks from a shell, shows who holds them, and checks the servers
 // that they are held on. This package is its commands and their flags: one file each, named for
-// the command. Running a job is package internal/job, the demo internal/demo, and what doctor
-// looks at internal/doctor. servers.go and config.go are the flags that most commands share,
+// the command. Running a job is package cmd/redlock/internal/job, the demo cmd/redlock/internal/demo, and what doctor
+// looks at cmd/redlock/internal/doctor. servers.go and config.go are the flags that most commands share,
 // exit.go has the exit codes.
 package main
 
@@ -22,8 +22,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/redquorum/redquorum/internal/job"
-	"github.com/redquorum/redquorum/internal/plain"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/job"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/plain"
 )
 
 func main() {

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	tr "github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/cmd/redlock/internal/job"
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/job"
 	"github.com/redquorum/redquorum/redlock"
 )
 

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	tr "github.com/stretchr/testify/require"
 
-	"github.com/redquorum/redquorum/internal/readme"
+	"github.com/redquorum/redquorum/internal/evidence/documents"
 )
 
 var update = flag.Bool("update", false, "write testdata/promised.txt anew")
@@ -50,7 +50,7 @@ func TestTheCommandIsWhatWasAgreedOn(t *testing.T) {
 	}
 	want, err := os.ReadFile(golden)
 	tr.NoError(t, err)
-	if changes := readme.Differences(string(want), got); len(changes) > 0 {
+	if changes := documents.Differences(string(want), got); len(changes) > 0 {
 		assert.Fail(t, "the command has changed; if it is meant to, and docs/COMPATIBILITY.md allows it: "+
 			"go test ./cmd/redlock -run AgreedOn -update", "%s", strings.Join(changes, "\n"))
 	}

@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/redquorum/redquorum/internal/holdings"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/inspect"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/plain"
 	"github.com/redquorum/redquorum/internal/keys"
-	"github.com/redquorum/redquorum/internal/plain"
 	"github.com/redquorum/redquorum/internal/protocol"
 )
 
@@ -119,14 +119,14 @@ type part struct {
 	title  string
 	key    string
 	reader bool
-	on     []holdings.Contents // what each server holds of it
+	on     []inspect.Contents // what each server holds of it
 }
 
 var errReaders = errors.New("has readers, but did not list them")
 
 // partsOf returns the parts of the lock, of which the first is the lock or its permit 0. What is left of
 // readers that have gone is a reader without a value.
-func partsOf(h *holdings.Holdings, prefix string) (parts []part) {
+func partsOf(h *inspect.Holdings, prefix string) (parts []part) {
 	for _, l := range h.Locks {
 		p := part{title: plain.Word(l.Name), key: keys.Slot(prefix+l.Name, l.Permit), on: l.On}
 		if l.Several {
@@ -142,12 +142,12 @@ func partsOf(h *holdings.Holdings, prefix string) (parts []part) {
 		case c.Readers.Err != nil:
 			c.Err = errReaders
 		case len(c.Readers.First) == 0:
-			c.Readers.First = []holdings.Member{{Left: c.TTL}}
+			c.Readers.First = []inspect.Member{{Left: c.TTL}}
 		}
 		lock.on[i].Value, lock.on[i].TTL = "", 0
 	}
-	for _, value := range holdings.ReadersOf(lock.on) {
-		p := part{title: plain.Word(name) + ", reader " + valueShown(value), key: lock.key, reader: true, on: holdings.AsReader(lock.on, value)}
+	for _, value := range inspect.ReadersOf(lock.on) {
+		p := part{title: plain.Word(name) + ", reader " + valueShown(value), key: lock.key, reader: true, on: inspect.AsReader(lock.on, value)}
 		if value == "" {
 			p.title = plain.Word(name) + ", readers that are gone"
 		}
@@ -159,7 +159,7 @@ func partsOf(h *holdings.Holdings, prefix string) (parts []part) {
 // look asks the servers what they hold, shows it for --force, and returns the parts of the lock that
 // are meant, or an error if there are none.
 func (r *releaseCommand) look(ctx context.Context, set serverSet) (meant []part, err error) {
-	h, err := r.servers.read(ctx, set, holdings.Question{Names: []string{r.name}, Members: holdings.MostReaders})
+	h, err := r.servers.read(ctx, set, inspect.Question{Names: []string{r.name}, Members: inspect.MostReaders})
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +207,7 @@ func (r *releaseCommand) look(ctx context.Context, set serverSet) (meant []part,
 }
 
 // tables shows the parts of the lock that somebody holds, or that there is none.
-func (r *releaseCommand) tables(h *holdings.Holdings, set serverSet, held []part, lock part) string {
+func (r *releaseCommand) tables(h *inspect.Holdings, set serverSet, held []part, lock part) string {
 	var b strings.Builder
 	if set.group != "" {
 		b.WriteString(set.String() + "\n")
@@ -238,7 +238,7 @@ func (r *releaseCommand) tables(h *holdings.Holdings, set serverSet, held []part
 }
 
 // means reports whether a server holds what is to be deleted.
-func (r *releaseCommand) means(c holdings.Contents) bool {
+func (r *releaseCommand) means(c inspect.Contents) bool {
 	return c.Err == nil && c.TTL != 0 && (r.force || c.Value == r.value || isBeginning.MatchString(r.value) && begins(c.Value, r.value))
 }
 

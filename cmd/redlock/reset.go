@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/redquorum/redquorum/internal/holdings"
-	"github.com/redquorum/redquorum/internal/plain"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/inspect"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/plain"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/record"
 )
@@ -238,7 +238,7 @@ func (r *resetCommand) locks(ctx context.Context, resets []*setReset) error {
 	for _, one := range resets {
 		of := &status{CutOff: st.CutOff}
 		for _, l := range st.Locks {
-			if l.Group == one.of.group && l.State != holdings.Free {
+			if l.Group == one.of.group && l.State != inspect.Free {
 				one.report.Locks = append(one.report.Locks, l.title())
 			}
 		}

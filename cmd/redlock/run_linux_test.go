@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	tr "github.com/stretchr/testify/require"
 
-	"github.com/redquorum/redquorum/internal/report"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/report"
 	"github.com/redquorum/redquorum/redlock"
 )
 

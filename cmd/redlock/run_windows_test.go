@@ -11,7 +11,7 @@ import (
 	tr "github.com/stretchr/testify/require"
 	"golang.org/x/sys/windows"
 
-	"github.com/redquorum/redquorum/internal/job"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/job"
 	"github.com/redquorum/redquorum/redlock"
 )
 

@@ -23,11 +23,11 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
 
+	"github.com/redquorum/redquorum/cmd/redlock/internal/plain"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/reread"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/rights"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/serve"
 	"github.com/redquorum/redquorum/internal/measure"
-	"github.com/redquorum/redquorum/internal/plain"
-	"github.com/redquorum/redquorum/internal/reread"
-	"github.com/redquorum/redquorum/internal/rights"
-	"github.com/redquorum/redquorum/internal/serve"
 	"github.com/redquorum/redquorum/redlock"
 )
 

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	tr "github.com/stretchr/testify/require"
 
-	"github.com/redquorum/redquorum/internal/serve"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/serve"
 	"github.com/redquorum/redquorum/redlock"
 )
 

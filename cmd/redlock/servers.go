@@ -20,11 +20,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/redquorum/redquorum/cmd/redlock/internal/inspect"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/plain"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/reread"
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/holdings"
-	"github.com/redquorum/redquorum/internal/plain"
 	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/internal/reread"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -336,27 +336,27 @@ func (s *servers) openNodes(urls []string) ([]protocol.Node, error) {
 }
 
 // reader returns what reads the servers of a set.
-func (s *servers) reader(set serverSet) (*holdings.Reader, error) {
+func (s *servers) reader(set serverSet) (*inspect.Reader, error) {
 	opts, err := s.poolOptions()
 	if err != nil {
 		return nil, err
 	}
-	r := &holdings.Reader{Prefix: s.prefix, Timeout: s.answerTimeout()}
+	r := &inspect.Reader{Prefix: s.prefix, Timeout: s.answerTimeout()}
 	for _, u := range set.urls {
 		name, dial, err := pool.Dialer(u, opts...)
 		if err != nil {
 			return nil, err
 		}
-		if twin := slices.IndexFunc(r.Servers, func(other holdings.Dialer) bool { return other.Name == name }); twin >= 0 {
+		if twin := slices.IndexFunc(r.Servers, func(other inspect.Dialer) bool { return other.Name == name }); twin >= 0 {
 			return nil, wrong(s.flags, s.namedBy(), "URLs %d and %d name the same server, %s", twin+1, len(r.Servers)+1, name)
 		}
-		r.Servers = append(r.Servers, holdings.Dialer{Name: name, Dial: dial})
+		r.Servers = append(r.Servers, inspect.Dialer{Name: name, Dial: dial})
 	}
 	return r, nil
 }
 
 // read reads what the servers of a set hold. What is wrong with servers is told there.
-func (s *servers) read(ctx context.Context, set serverSet, q holdings.Question) (*holdings.Holdings, error) {
+func (s *servers) read(ctx context.Context, set serverSet, q inspect.Question) (*inspect.Holdings, error) {
 	r, err := s.reader(set)
 	if err != nil {
 		return nil, err
@@ -365,8 +365,8 @@ func (s *servers) read(ctx context.Context, set serverSet, q holdings.Question) 
 }
 
 // readAll reads what the servers of all sets hold, at once.
-func (s *servers) readAll(ctx context.Context, sets []serverSet, of func(serverSet) holdings.Question) ([]*holdings.Holdings, error) {
-	found := make([]*holdings.Holdings, len(sets))
+func (s *servers) readAll(ctx context.Context, sets []serverSet, of func(serverSet) inspect.Question) ([]*inspect.Holdings, error) {
+	found := make([]*inspect.Holdings, len(sets))
 	return found, atOnce(len(sets), func(i int) (err error) {
 		found[i], err = s.read(ctx, sets[i], of(sets[i]))
 		return sets[i].blame(err)

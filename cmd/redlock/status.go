@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/redquorum/redquorum/internal/holdings"
-	"github.com/redquorum/redquorum/internal/plain"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/inspect"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/plain"
 )
 
 func newStatus() *cobra.Command {
@@ -114,8 +114,8 @@ func (w *statusCommand) check() error {
 		if err := w.servers.checkName(name); err != nil {
 			return err
 		}
-		if len(w.servers.prefix)+len(name) > holdings.LongestName {
-			return usageErrorf("the name of a lock is too long: %d bytes with its prefix, at most %d", len(w.servers.prefix)+len(name), holdings.LongestName)
+		if len(w.servers.prefix)+len(name) > inspect.LongestName {
+			return usageErrorf("the name of a lock is too long: %d bytes with its prefix, at most %d", len(w.servers.prefix)+len(name), inspect.LongestName)
 		}
 	}
 	return nil
@@ -166,8 +166,8 @@ func (w *statusCommand) look(ctx context.Context) (*status, error) {
 		})
 	}
 	sets := slices.DeleteFunc(slices.Clone(all), func(set serverSet) bool { return len(w.names) > 0 && len(namesIn(set)) == 0 })
-	found, err := w.servers.readAll(ctx, sets, func(set serverSet) holdings.Question {
-		return holdings.Question{Names: namesIn(set), Limit: w.limit, Permits: w.permits, Members: holdings.MostReaders}
+	found, err := w.servers.readAll(ctx, sets, func(set serverSet) inspect.Question {
+		return inspect.Question{Names: namesIn(set), Limit: w.limit, Permits: w.permits, Members: inspect.MostReaders}
 	})
 	if err != nil {
 		return nil, err
@@ -188,7 +188,7 @@ func (w *statusCommand) look(ctx context.Context) (*status, error) {
 	return st, nil
 }
 
-func (st *status) add(group string, h *holdings.Holdings, w *statusCommand) {
+func (st *status) add(group string, h *inspect.Holdings, w *statusCommand) {
 	answered := len(h.Servers)
 	for _, s := range h.Servers {
 		n := nodeStatus{Node: s.Name, Group: group}
@@ -218,9 +218,9 @@ func (st *status) add(group string, h *holdings.Holdings, w *statusCommand) {
 
 // shown returns those of the permits of one name that are shown: all that are asked for. Of those that
 // were found the free ones are not known to exist.
-func (w *statusCommand) shown(h *holdings.Holdings, permits []holdings.Lock) (shown []lockStatus) {
+func (w *statusCommand) shown(h *inspect.Holdings, permits []inspect.Lock) (shown []lockStatus) {
 	for i := range permits {
-		if l := statusOf(h, &permits[i]); l.State != holdings.Free || w.permits > 1 && i < w.permits {
+		if l := statusOf(h, &permits[i]); l.State != inspect.Free || w.permits > 1 && i < w.permits {
 			shown = append(shown, l)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	tr "github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/cmd/redlock/internal/inspect"
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/holdings"
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/need"
 	"github.com/redquorum/redquorum/internal/protocol"
@@ -46,14 +46,14 @@ func TestStatusTellsTheStateOfALock(t *testing.T) {
 			votes       int
 			value, says string
 		}{
-			{"held", holdings.Held, 5, held.Value(), "  " + held.Value()[:12] + "\n"},
-			{"four", holdings.Held, 4, "v", "4 of 5"},
-			{"free", holdings.Free, 0, "", "\nfree               free     -"},
-			{"partial", holdings.Partial, 2, "v", "2 of 5"},
-			{"split", holdings.Split, 2, "v", "split"},
-			{"stuck", holdings.Stuck, 1, "v", "redlock release stuck --force"},
-			{"strange", holdings.Partial, 1, "v", "other data than a lock"},
-			{"stray", holdings.Held, 3, "v", "\n  redlock release stray --value w\n"},
+			{"held", inspect.Held, 5, held.Value(), "  " + held.Value()[:12] + "\n"},
+			{"four", inspect.Held, 4, "v", "4 of 5"},
+			{"free", inspect.Free, 0, "", "\nfree               free     -"},
+			{"partial", inspect.Partial, 2, "v", "2 of 5"},
+			{"split", inspect.Split, 2, "v", "split"},
+			{"stuck", inspect.Stuck, 1, "v", "redlock release stuck --force"},
+			{"strange", inspect.Partial, 1, "v", "other data than a lock"},
+			{"stray", inspect.Held, 3, "v", "\n  redlock release stray --value w\n"},
 		}
 		all := []string{"status"}
 		for _, test := range tests {
@@ -71,16 +71,16 @@ func TestStatusTellsTheStateOfALock(t *testing.T) {
 			assert.Equal(t, test.value, l.Value, test.name)
 			assert.Contains(t, text, test.says)
 			switch test.state {
-			case holdings.Held:
+			case inspect.Held:
 				tr.NotNil(t, l.TTL)
 				assert.Positive(t, *l.TTL)
-			case holdings.Stuck:
+			case inspect.Stuck:
 				assert.EqualValues(t, -1, *l.TTL)
 			default:
 				assert.Nil(t, l.TTL)
 			}
 			want := 1
-			if test.state == holdings.Held {
+			if test.state == inspect.Held {
 				want = 0
 			}
 			code, out, errs := redlockCommand(t, on(f, "status", "-q", test.name)...)
@@ -105,7 +105,7 @@ func TestStatusOfServersThatAreDown(t *testing.T) {
 	code, out, _ := redlockCommand(t, on(f, "status", "two", "--json")...)
 	assert.Zero(t, code)
 	_, l := lockOf(t, out)
-	assert.Equal(t, holdings.Unknown, l.State, "the two that are down may have it as well")
+	assert.Equal(t, inspect.Unknown, l.State, "the two that are down may have it as well")
 	code, _, _ = redlockCommand(t, on(f, "status", "-q", "two")...)
 	assert.Equal(t, exitNoQuorum, code, "it cannot be told")
 	code, _, _ = redlockCommand(t, on(f, "status", "-q", "two", "free")...)
@@ -178,7 +178,7 @@ func TestStatusPrintsNoControlCharacters(t *testing.T) {
 	_, l := lockOf(t, out)
 	assert.Equal(t, name, string(l.NameBytes))
 	assert.Equal(t, "\x1b]0;pwned\a\xfe", string(l.Bytes))
-	assert.Equal(t, holdings.Held, l.State)
+	assert.Equal(t, inspect.Held, l.State)
 }
 
 // TestTheIntervalOfAWatchMayBeTheNextWord, unless that is a name.
@@ -215,7 +215,7 @@ func TestStatusShowsReaders(t *testing.T) {
 	assert.NotContains(t, out, protocol.ReadersValue)
 	_, out, _ = redlockCommand(t, on(f, "status", "job", "--json")...)
 	_, l := lockOf(t, out)
-	assert.Equal(t, holdings.Held, l.State)
+	assert.Equal(t, inspect.Held, l.State)
 	assert.True(t, l.Readers)
 	assert.Empty(t, l.Value)
 	tr.Len(t, l.ReadBy, 2)

@@ -9,10 +9,10 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/redquorum/redquorum/internal/doctor"
-	"github.com/redquorum/redquorum/internal/holdings"
-	"github.com/redquorum/redquorum/internal/plain"
-	"github.com/redquorum/redquorum/internal/serve"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/doctor"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/inspect"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/plain"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/serve"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -43,8 +43,8 @@ func (y *surveyor) look(ctx context.Context) (*serve.Survey, error) {
 			y.nextExam = time.Now().Add(examinedEvery)
 		})
 	}
-	read, err := y.servers.readAll(ctx, y.sets, func(serverSet) holdings.Question {
-		return holdings.Question{Limit: surveyedLocks, Members: namedMembers, Beside: true}
+	read, err := y.servers.readAll(ctx, y.sets, func(serverSet) inspect.Question {
+		return inspect.Question{Limit: surveyedLocks, Members: namedMembers, Beside: true}
 	})
 	exam.Wait()
 	if err != nil {
@@ -54,7 +54,7 @@ func (y *surveyor) look(ctx context.Context) (*serve.Survey, error) {
 	for i, h := range read {
 		found.CutOff = found.CutOff || h.CutOff
 		for n := range h.Locks {
-			if l := surveyOf(h, &h.Locks[n]); l.State != holdings.Free {
+			if l := surveyOf(h, &h.Locks[n]); l.State != inspect.Free {
 				l.Group = y.sets[i].group
 				found.Locks = append(found.Locks, l)
 			}
@@ -71,7 +71,7 @@ func (y *surveyor) look(ctx context.Context) (*serve.Survey, error) {
 	return found, nil
 }
 
-func surveyOf(h *holdings.Holdings, of *holdings.Lock) serve.LockState {
+func surveyOf(h *inspect.Holdings, of *inspect.Lock) serve.LockState {
 	l := statusOf(h, of)
 	a := serve.LockState{
 		Name: l.Name, Permit: l.Permit, State: l.State, Kind: "exclusive", Votes: l.Votes, Servers: len(l.Nodes), Owner: l.Owner, Left: l.TTL,
@@ -91,7 +91,7 @@ func surveyOf(h *holdings.Holdings, of *holdings.Lock) serve.LockState {
 	case l.Permit != nil:
 		a.Kind = "permits"
 	}
-	var readers, waiters []holdings.Members
+	var readers, waiters []inspect.Members
 	for i, n := range l.Nodes {
 		k := serve.HeldKey{Server: n.Node, State: n.state(), Left: n.TTL, Error: n.Error}
 		if n.Held {
@@ -107,8 +107,8 @@ func surveyOf(h *holdings.Holdings, of *holdings.Lock) serve.LockState {
 
 // merge returns the members that the servers have, in the order of the server that knows the most. A queue
 // is on one server as long as that answers.
-func merge(of []holdings.Members) (m serve.Members) {
-	slices.SortStableFunc(of, func(a, b holdings.Members) int { return cmp.Compare(len(b.First), len(a.First)) })
+func merge(of []inspect.Members) (m serve.Members) {
+	slices.SortStableFunc(of, func(a, b inspect.Members) int { return cmp.Compare(len(b.First), len(a.First)) })
 	at := map[string]int{}
 	for _, all := range of {
 		m.Count = max(m.Count, all.Count)

@@ -16,10 +16,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	tr "github.com/stretchr/testify/require"
 
-	"github.com/redquorum/redquorum/internal/doctor"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/doctor"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/inspect"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/serve"
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/holdings"
-	"github.com/redquorum/redquorum/internal/serve"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -124,9 +124,9 @@ func TestThePageShowsWhatServersHold(t *testing.T) {
 // TestMembersAreInTheOrderOfTheServerThatKnowsMost: one that knows fewer moves nobody forward.
 func TestMembersAreInTheOrderOfTheServerThatKnowsMost(t *testing.T) {
 	t.Parallel()
-	of := func(ids ...string) (a holdings.Members) {
+	of := func(ids ...string) (a inspect.Members) {
 		for _, id := range ids {
-			a.First = append(a.First, holdings.Member{ID: id, Waited: time.Second})
+			a.First = append(a.First, inspect.Member{ID: id, Waited: time.Second})
 		}
 		a.Count = len(ids)
 		return a
@@ -137,7 +137,7 @@ func TestMembersAreInTheOrderOfTheServerThatKnowsMost(t *testing.T) {
 		}
 		return ids
 	}
-	assert.Equal(t, []string{"a", "b", "c"}, order(merge([]holdings.Members{of("c"), of("a", "b", "c"), of("b")})))
-	assert.Empty(t, merge([]holdings.Members{of(), of()}).First)
-	assert.Equal(t, 2, merge([]holdings.Members{of("a"), of("a")}).First[0].Votes)
+	assert.Equal(t, []string{"a", "b", "c"}, order(merge([]inspect.Members{of("c"), of("a", "b", "c"), of("b")})))
+	assert.Empty(t, merge([]inspect.Members{of(), of()}).First)
+	assert.Equal(t, 2, merge([]inspect.Members{of("a"), of("a")}).First[0].Votes)
 }

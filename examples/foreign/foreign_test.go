@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/examples/internal/stage"
+	"github.com/redquorum/redquorum/internal/evidence/documents"
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/need"
-	"github.com/redquorum/redquorum/internal/readme"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -159,7 +159,7 @@ func TestTheScriptsOfThePageCompare(t *testing.T) {
 	text, err := os.ReadFile("../../docs/KEYS.md")
 	require.NoError(t, err)
 	var scripts []string
-	for _, code := range (readme.Document{Text: string(text)}).Codes() {
+	for _, code := range (documents.Document{Text: string(text)}).Codes() {
 		if code.Language == "lua" {
 			scripts = append(scripts, code.Text)
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/redquorum/redquorum/internal/nodetest"
+	"github.com/redquorum/redquorum/internal/evidence/conformance"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/sim"
 )
@@ -24,7 +24,7 @@ func (poker) Advance(d time.Duration) { time.Sleep(d) }
 // TestAnswersAreThoseOfRedis runs the table that real servers are held to.
 func TestAnswersAreThoseOfRedis(t *testing.T) {
 	t.Parallel()
-	nodetest.Run(t, func(t *testing.T, body nodetest.Body) {
+	conformance.Run(t, func(t *testing.T, body conformance.Body) {
 		synctest.Test(t, func(t *testing.T) {
 			w := sim.New(1, 1)
 			w.SetNet(sim.Fixed(leg))

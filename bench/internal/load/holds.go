@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/redquorum/redquorum/internal/check"
+	"github.com/redquorum/redquorum/internal/evidence/check"
 )
 
 // A hold is a time in which a caller relied on a lock: from the return of Acquire to the call of

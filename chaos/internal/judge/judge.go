@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/chaos/internal/history"
-	"github.com/redquorum/redquorum/internal/check"
+	"github.com/redquorum/redquorum/internal/evidence/check"
 )
 
 // The rules.

@@ -13,7 +13,7 @@ import (
 )
 
 // A variant is a protocol with one rule less. Random schedules of it break a promise, so the rule is needed, and
-// the schedules would show that it is gone. Rules of package core have mutants instead (internal/mutants/list).
+// the schedules would show that it is gone. Rules of package core have mutants instead (internal/evidence/mutants/list).
 type variant struct {
 	name   string
 	breaks string // a promise
