@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -422,4 +423,15 @@ func readPassword(file string, stderr io.Writer) (*reread.Files[string], error) 
 		return password, nil
 	}
 	return firstRead(func() (*reread.Files[string], error) { return reread.Read([]string{file}, stderr, explain, parse) })
+}
+
+// reading counts the files that are read before anything is locked. That can take for ever, as with a pipe that
+// nobody writes to, and no context ends it.
+var reading atomic.Int32
+
+// firstRead reads what is needed to begin.
+func firstRead[T any](read func() (T, error)) (T, error) {
+	reading.Add(1)
+	defer reading.Add(-1)
+	return read()
 }

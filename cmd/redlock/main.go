@@ -13,9 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
-	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	_ "time/tzdata" // for machines and images without a database of time zones
 
@@ -51,17 +49,6 @@ func interruptible() context.Context {
 		}
 	}()
 	return ctx
-}
-
-// reading counts the files that are read before anything is locked. That can take for ever, as with a pipe that
-// nobody writes to, and no context ends it.
-var reading atomic.Int32
-
-// firstRead reads what is needed to begin.
-func firstRead[T any](read func() (T, error)) (T, error) {
-	reading.Add(1)
-	defer reading.Add(-1)
-	return read()
 }
 
 // run runs the command in this process, and returns its exit code.
@@ -156,63 +143,6 @@ many; see "redlock help config".`,
 	root.AddCommand(newRun(), newHold(), newServe(), newStatus(), newRelease(), newDoctor(), newReset(), newNodes(), newDemo(), newConfigHelp(), newMan(), newVersion())
 	offer(root)
 	return root
-}
-
-func noCommand(c *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	return usageErrorf("unknown command %q%s; see %q", args[0], didYouMean(c, args[0], ""), c.CommandPath()+" --help")
-}
-
-// didYouMean suggests the subcommand of of with the name that is nearest, if one is near.
-func didYouMean(of *cobra.Command, typed, before string) string {
-	if s := of.SuggestionsFor(typed); len(s) > 0 {
-		return fmt.Sprintf(" (did you mean %q?)", before+s[0])
-	}
-	return ""
-}
-
-// flagNames returns a command that has the names of c's flags for subcommands, because cobra suggests only
-// these.
-func flagNames(c *cobra.Command) *cobra.Command {
-	all := &cobra.Command{SuggestionsMinimumDistance: c.Root().SuggestionsMinimumDistance}
-	c.Flags().VisitAll(func(f *pflag.Flag) {
-		all.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
-	})
-	return all
-}
-
-// noArguments is for commands that take flags only.
-func noArguments(c *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usageErrorf("%s takes no arguments, only flags: %q%s", c.Name(), args, withEquals(c, args))
-	}
-	return nil
-}
-
-// withEquals is the advice for an argument that was meant as the value of a flag that needs none.
-func withEquals(c *cobra.Command, args []string) (advice string) {
-	for _, value := range args {
-		_, notBool := strconv.ParseBool(value)
-		c.Flags().Visit(func(f *pflag.Flag) {
-			isValue := f.Value.Type() == "bool" && notBool == nil
-			if isValue && advice == "" {
-				advice = fmt.Sprintf("; write --%s=%s", f.Name, value)
-			}
-		})
-	}
-	return advice
-}
-
-// oneArgument is for commands that take one argument, which is described by what.
-func oneArgument(what string) cobra.PositionalArgs {
-	return func(c *cobra.Command, args []string) error {
-		if len(args) != 1 {
-			return usageErrorf("%s takes one argument, %s, not %d%s", c.Name(), what, len(args), withEquals(c, args))
-		}
-		return nil
-	}
 }
 
 // newVersion is --version for those who look among the commands.
