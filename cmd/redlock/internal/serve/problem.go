@@ -84,6 +84,18 @@ func bad(format string, args ...any) error {
 	return newProblem(http.StatusBadRequest, kindBad, fmt.Sprintf(format, args...))
 }
 
+// badBody returns the answer for a body that could not be read, which is the client's fault, or the network's.
+func badBody(err error) error {
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return newProblem(http.StatusRequestEntityTooLarge, kindBad, fmt.Sprintf("the body is too large: at most %d bytes are allowed", maxBody))
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return newProblem(http.StatusRequestTimeout, kindBad, "the body did not arrive within "+bodyWithin.String())
+	}
+	return bad("the body is incomplete, or its chunks are malformed: %v", err)
+}
+
 // tooMany says that there is more of something than the server has room for.
 func tooMany(text string) error { return newProblem(http.StatusTooManyRequests, kindLimit, text) }
 
@@ -91,7 +103,6 @@ func tooMany(text string) error { return newProblem(http.StatusTooManyRequests, 
 func problemOf(err error) *problem {
 	var known *problem
 	var vote *redlock.QuorumError
-	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &known):
 		return known
@@ -99,10 +110,6 @@ func problemOf(err error) *problem {
 		return problemOf(errLeft)
 	case errors.As(err, &vote):
 		return problemOfVote(vote)
-	case errors.As(err, &large):
-		return newProblem(http.StatusRequestEntityTooLarge, kindBad, fmt.Sprintf("the body is too large: at most %d bytes are allowed", maxBody))
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return newProblem(http.StatusRequestTimeout, kindBad, "the body did not arrive within "+bodyWithin.String())
 	case errors.Is(err, once.ErrLate):
 		return errLate
 	case errors.Is(err, redlock.ErrLost):

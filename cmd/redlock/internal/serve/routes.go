@@ -125,7 +125,7 @@ func (s *Server) handle(w http.ResponseWriter, hr *http.Request, of route) (err 
 		}
 	}
 	if r.body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
-		return err
+		return badBody(err)
 	}
 	if err := checkText(hr); err != nil {
 		return err

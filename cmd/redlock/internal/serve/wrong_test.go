@@ -1,9 +1,11 @@
 package serve
 
 import (
+	"bufio"
 	"crypto/tls"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strings"
@@ -67,6 +69,28 @@ func TestErrorsAreInTheWordsOfHTTP(t *testing.T) {
 		errors.New("no quorum yet: servers have no vote (redlock reset gives it; tests use package redlocktest)"),
 	} {
 		assert.NotRegexp(t, ofPrograms, problemOf(err).Detail)
+	}
+}
+
+// TestBrokenBodyIsTheFaultOfItsRequest: an answer of "permanent" would have clients call an operator.
+func TestBrokenBodyIsTheFaultOfItsRequest(t *testing.T) {
+	t.Parallel()
+	for _, body := range []string{
+		"Transfer-Encoding: chunked\r\n\r\nZZ\r\n{",     // not a length
+		"Transfer-Encoding: chunked\r\n\r\n1\r\n{}\r\n", // more than the length
+		"Transfer-Encoding: chunked\r\n\r\n5\r\n{\r\n",  // the connection ends before the length
+		"Content-Length: 300\r\n\r\n{}",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			_, s := start(t, Config{})
+			a := httptest.NewRecorder()
+			text := "POST /v1/locks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" + body
+			r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(text)))
+			require.NoError(t, err)
+			s.ServeHTTP(a, r.WithContext(t.Context()))
+			assert.Equal(t, http.StatusBadRequest, a.Code, "%q: %s", body, a.Body)
+			assert.Contains(t, a.Body.String(), "the body is incomplete, or its chunks are malformed", "%q", body)
+		})
 	}
 }
 
