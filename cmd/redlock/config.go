@@ -82,8 +82,8 @@ func variable(key string) string { return "REDLOCK_" + strings.ToUpper(key) }
 
 // A configuration is what the environment and the configuration file say.
 type configuration struct {
-	path string // of the file; empty without one
-	file map[string][]string
+	path string              // of the file; empty without one
+	file map[string][]string // nil: the key has no value, which is as if it were not there
 }
 
 // configure gives the flags that were not set on the command line the values of
@@ -172,7 +172,7 @@ func (c *configuration) find(key string) (value []string, from string, in source
 	if v := os.Getenv(variable(key)); v != "" {
 		return []string{v}, "$" + variable(key), inEnvironment
 	}
-	if value, ok := c.file[key]; ok {
+	if value := c.file[key]; value != nil {
 		return value, c.path + ": " + key, inFile
 	}
 	return nil, "", nowhere
@@ -305,16 +305,18 @@ func readConfig(path string) (*configuration, error) {
 	}
 	for key, n := range raw {
 		values := []*yaml.Node{&n}
-		switch n.Kind {
-		case yaml.SequenceNode:
+		switch {
+		case n.Kind == yaml.SequenceNode:
 			values = n.Content
-		case yaml.ScalarNode:
-		default:
+		case n.Kind != yaml.ScalarNode:
 			return nil, configErrorf("%s: %s: must be a value or a list of values", path, key)
+		case isNull(&n): // not the text "null" or "~", which would be a prefix
+			c.file[key] = nil
+			continue
 		}
-		c.file[key] = nil
+		c.file[key] = []string{}
 		for _, v := range values {
-			if v.Kind != yaml.ScalarNode {
+			if v.Kind != yaml.ScalarNode || isNull(v) {
 				return nil, configErrorf("%s: %s: must be a list of plain values", path, key)
 			}
 			c.file[key] = append(c.file[key], v.Value)
@@ -322,6 +324,9 @@ func readConfig(path string) (*configuration, error) {
 	}
 	return c, nil
 }
+
+// isNull reports whether a scalar of a file is no value.
+func isNull(n *yaml.Node) bool { return n.ShortTag() == "!!null" }
 
 // credentials are for the URLs that have none of their own.
 type credentials struct {

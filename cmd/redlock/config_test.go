@@ -54,6 +54,25 @@ func TestFlagsGoBeforeTheEnvironmentAndThatBeforeTheFile(t *testing.T) {
 	assert.Equal(t, 2*time.Minute, s.maxTTL)
 }
 
+// TestNullInTheFileIsNotSet: as text it would be a prefix, under which all locks are others, or a password.
+func TestNullInTheFileIsNotSet(t *testing.T) {
+	for _, null := range []string{"null", "~", "", "!!null ''"} {
+		file := strings.ReplaceAll("nodes: redis://a\nprefix: NULL\nmax_ttl: NULL\nusername: NULL\npassword: NULL\npassword_file: NULL\n", "NULL", null)
+		s, err := settled(t, file, nil)
+		tr.NoError(t, err, null)
+		assert.Empty(t, s.prefix, null)
+		assert.Zero(t, s.maxTTL, null)
+		assert.False(t, s.login.areSet(), null)
+	}
+	s, err := settled(t, "nodes: redis://a\nprefix: 'null'\n", nil)
+	tr.NoError(t, err)
+	assert.Equal(t, "null", s.prefix, "in quotes it is text")
+	_, err = settled(t, "nodes: [redis://a, null]\n", nil)
+	assert.ErrorContains(t, err, "nodes: must be a list of plain values")
+	_, err = settled(t, "nodes: redis://a\nprefx: null\n", nil)
+	assert.ErrorContains(t, err, `unknown setting "prefx"`)
+}
+
 func TestCredentialsAreForTheURLsWithoutAny(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	tr.NoError(t, os.WriteFile(secret, []byte("p@ss/word\n"), 0o600))

@@ -159,7 +159,7 @@ var wrongInputs = []struct {
 	{"file='<<: {ttl: 5ms}' run x -- true", 78, "redlock.yaml: ttl 5ms: must be between 500ms"},
 	{`file='password: hunter2\n hunter2: x' status`, 78, "redlock.yaml, line 2: not valid YAML of settings"},
 	{"file='a: &a [*a]' status", 78, "redlock.yaml: a: must be a list of plain values"},
-	{"REDLOCK_NODES= file='nodes: [redis://a, null]' status", 78, "redlock.yaml: nodes: server 2: the scheme is missing"},
+	{"REDLOCK_NODES= file='nodes: [redis://a, null]' status", 78, "redlock.yaml: nodes: must be a list of plain values"},
 	{"file='password: [a, b]' status", 78, "redlock.yaml: password: must be one value, not a list"},
 	{"REDLOCK_NODES= file='nodes: [redis://a, redis://:hunter2@a:x]' status", 78, "redlock.yaml: nodes: server 2: not a URL"},
 	{"REDLOCK_NODES= file='nodes: redis://a\ngroups: a=redis://a' status", 78, "redlock.yaml: nodes and groups are both set: remove one"},
