@@ -16,20 +16,28 @@ import (
 // once a minute.
 type connections struct {
 	net.Listener
-	most int
-	log  func(string)
-	open atomic.Int64
-	told time.Time // when an error was logged; of Accept alone
+	most  int
+	limit string // what most is, for the log
+	log   func(string)
+	open  atomic.Int64
+	told  time.Time // when it was logged why clients cannot connect; of the goroutine that accepts them
 }
 
 // Accept implements net.Listener, and logs why clients cannot connect: they are not told.
 func (c *connections) Accept() (net.Conn, error) {
 	conn, err := c.Listener.Accept()
-	if err != nil && !errors.Is(err, net.ErrClosed) && time.Since(c.told) >= time.Minute {
-		c.told = time.Now()
-		c.log("clients cannot connect: " + err.Error())
+	if err != nil && !errors.Is(err, net.ErrClosed) {
+		c.tell("clients cannot connect: " + err.Error())
 	}
 	return conn, err
+}
+
+// tell logs why clients cannot connect, at most once a minute.
+func (c *connections) tell(text string) {
+	if time.Since(c.told) >= time.Minute {
+		c.told = time.Now()
+		c.log(text)
+	}
 }
 
 // server returns a server of them, which bounds what a client that is slow, or means harm, can cost.
@@ -42,6 +50,7 @@ func (c *connections) server(h http.Handler) *http.Server {
 			case http.StateNew:
 				if c.open.Add(1) > int64(c.most) {
 					conn.Close()
+					c.tell(fmt.Sprintf("clients are refused: there are %d connections, which is %s", c.most, c.limit))
 				}
 			case http.StateClosed, http.StateHijacked:
 				c.open.Add(-1)

@@ -181,7 +181,7 @@ func (s *serveCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	clients := &connections{Listener: d.listener, most: s.maxConnections, log: config.Log}
+	clients := &connections{Listener: d.listener, most: s.maxConnections, limit: "--max-connections", log: config.Log}
 	config.Connections = func() int { return int(clients.open.Load()) }
 	kept, err := s.serveLocks(ctx, locker, config, d.address, clients)
 	if !kept {
@@ -524,7 +524,7 @@ func (s *serveCommand) serveProbes(server *serve.Server, log func(string)) (stop
 	if err != nil {
 		return nil, fmt.Errorf("--probes: %w", err)
 	}
-	probes := &connections{Listener: listener, most: mostProbes, log: func(text string) { log("--probes: " + text) }}
+	probes := &connections{Listener: listener, most: mostProbes, limit: "the limit of that port", log: func(text string) { log("--probes: " + text) }}
 	over := probes.server(server.Probes())
 	go over.Serve(probes)
 	fmt.Fprintf(s.stderr, "redlock: answers probes at %v\n", listener.Addr())

@@ -425,7 +425,8 @@ func (p pipes) dial() net.Conn {
 func TestServeBoundsConnections(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		over := (&connections{most: 3}).server(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		var said []string
+		over := (&connections{most: 3, limit: "--max-connections", log: func(text string) { said = append(said, text) }}).server(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		p := make(pipes)
 		done := make(chan struct{})
 		go func() {
@@ -464,6 +465,7 @@ func TestServeBoundsConnections(t *testing.T) {
 			}
 			synctest.Wait()
 		}
+		assert.Equal(t, []string{"clients are refused: there are 3 connections, which is --max-connections"}, said, "once a minute")
 	})
 }
 
