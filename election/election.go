@@ -57,6 +57,8 @@ func (t Term) Remaining() time.Duration { return t.lock.Remaining() }
 // outages, with pauses that grow to two seconds.
 func (e *Election) Run(ctx context.Context, id string, lead func(ctx context.Context, term Term) error) error {
 	switch {
+	case e.locker == nil:
+		return fmt.Errorf("election: %q: there is no Locker", e.name)
 	case ctx == nil:
 		return fmt.Errorf("election: %q: the context is nil; context.Background() is the one that never ends", e.name)
 	case id == "":

@@ -190,6 +190,7 @@ func TestThereIsNoHope(t *testing.T) {
 		assert.ErrorContains(t, office.Run(none, "a", lead), "the context is nil")
 		assert.ErrorContains(t, office.Run(t.Context(), "", lead), "has no ID")
 		assert.ErrorContains(t, office.Run(t.Context(), "a", nil), "the function is nil")
+		assert.ErrorContains(t, election.New(nil, "office").Run(t.Context(), "a", lead), "there is no Locker")
 		assert.ErrorContains(t, office.Run(t.Context(), "a\n", lead), "must be printable text")
 		assert.ErrorContains(t, election.New(l, "").Run(t.Context(), "a", lead), "must not be empty")
 		for _, s := range w.Servers()[:3] {
