@@ -36,8 +36,7 @@
 // only. One that ends in ... stands for a line that begins so. A mutant that
 // does not apply any more is an error, since a guard that was rewritten needs
 // its mutant rewritten; go test finds that without running any. It also finds
-// a mutant that does not compile, and one without its row in docs/GUARDS.md.
-// Tests cannot be mutated.
+// a mutant that does not compile. Tests cannot be mutated.
 //
 // There is one mutant for each guard. Variants of a fault are for the tests.
 //

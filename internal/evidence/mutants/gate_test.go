@@ -99,17 +99,17 @@ func TestASurvivorFailsTheGate(t *testing.T) {
 	var out bytes.Buffer
 	p, all := progress{w: &out, total: 2}, three(t)
 	p.report(result{mutant: &all[0], said: "seed 42", took: time.Second})
-	assert.Equal(t, "  1/2    1.0s  killed      mutant1\n", out.String())
+	assert.Equal(t, "  1/2    1.0s  killed      mutant1: a|b\n", out.String())
 	assert.Zero(t, p.exitCode())
 	p.report(result{mutant: &all[1], why: "TestHalf passed"})
-	assert.Contains(t, out.String(), "  2/2    0.0s  NOT KILLED  mutant2\nTestHalf passed\n    the guard: a|b\n    without it: x\n")
+	assert.Contains(t, out.String(), "  2/2    0.0s  NOT KILLED  mutant2: a|b\nTestHalf passed\n    without it: x\n")
 	assert.Equal(t, exitFailed, p.exitCode())
 	assert.Contains(t, out.String(), "1 of 2 were not killed")
 
 	out.Reset()
 	p.verbose = true
 	p.report(result{mutant: &all[0], said: "seed 42"})
-	assert.Contains(t, out.String(), "mutant1\nseed 42\n")
+	assert.Contains(t, out.String(), "mutant1: a|b\nseed 42\n")
 }
 
 // commands is a gate's do: it builds nothing, answers with what was recorded, and notes what it was to do.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -80,38 +79,6 @@ func testsHave(t *testing.T, pkg, pattern string) bool {
 	}
 	return false
 }
-
-// TestTheTableHasEachMutant: the table of docs/GUARDS.md, which is all below its head, is written from
-// the list.
-func TestTheTableHasEachMutant(t *testing.T) {
-	t.Parallel()
-	const file, head = "../../../docs/GUARDS.md", "| Mutant | Guard | What breaks without it | Killed by |\n|---|---|---|---|\n"
-	text, err := os.ReadFile(file)
-	require.NoError(t, err)
-	above, _, found := strings.Cut(string(text), head)
-	require.True(t, found)
-	all, err := chosen(nil)
-	require.NoError(t, err)
-	want := strings.Builder{}
-	want.WriteString(above + head)
-	for _, m := range all {
-		killer := m.pkg + "." + m.test
-		if m.pkg == "." {
-			killer = m.test
-		}
-		fmt.Fprintf(&want, "| `%s` | %s | %s | `%s` |\n", m.name, cell(m.guard), cell(m.without), killer)
-	}
-	if *update {
-		require.NoError(t, os.WriteFile(file, []byte(want.String()), 0o644))
-		return
-	}
-	assert.Equal(t, want.String(), string(text), "write it anew: go test ./internal/evidence/mutants -run Table -update")
-}
-
-var update = flag.Bool("update", false, "write the table of docs/GUARDS.md")
-
-// cell keeps a text in its cell of the table.
-func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 
 func TestMutantsAreChosenByPatterns(t *testing.T) {
 	t.Parallel()

@@ -90,11 +90,11 @@ func (p *progress) report(r result) {
 	case r.why != "":
 		p.left++
 		verdict = "NOT KILLED"
-		text = fmt.Sprintf("%s\n    the guard: %s\n    without it: %s\n", shorten(r.why), r.mutant.guard, r.mutant.without)
+		text = fmt.Sprintf("%s\n    without it: %s\n", shorten(r.why), r.mutant.without)
 	case p.verbose:
 		text = shorten(r.said) + "\n"
 	}
-	fmt.Fprintf(p.w, "%3d/%d  %5.1fs  %-10s  %s\n%s", p.done, p.total, r.took.Seconds(), verdict, r.mutant.name, text)
+	fmt.Fprintf(p.w, "%3d/%d  %5.1fs  %-10s  %s: %s\n%s", p.done, p.total, r.took.Seconds(), verdict, r.mutant.name, r.mutant.guard, text)
 }
 
 func (p *progress) exitCode() int {
