@@ -491,7 +491,9 @@ func TestServeKeepsDescriptorsForItself(t *testing.T) {
 		defer c.Close()
 	}
 	s.take("b")
-	assert.Contains(t, s.ask("GET", "/metrics", "").body, "\nredlock_serve_connections 20\n")
+	assert.Eventually(t, func() bool {
+		return strings.Contains(s.ask("GET", "/metrics", "").body, "\nredlock_serve_connections 20\n")
+	}, time.Minute, 10*time.Millisecond, "as soon as it has accepted them")
 	assert.NotContains(t, s.stderr.String(), "cannot connect")
 	assert.Zero(t, s.stop(), s.stderr.String())
 }

@@ -30,7 +30,7 @@ func TestASeedReplays(t *testing.T) {
 	if long.Race() {
 		t.Skip("the race detector runs goroutines in an order of its own")
 	}
-	const all, plays = 100, 6
+	const all, plays = 100, 20
 	var seeds atomic.Uint64
 	onAllProcessors(t, func(t *testing.T) {
 		for seed := seeds.Add(1); seed <= all; seed = seeds.Add(1) {

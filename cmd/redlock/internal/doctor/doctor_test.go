@@ -113,7 +113,7 @@ func TestWhatIsFoundOfAServer(t *testing.T) {
 		"evicts, by info":  {healthy().but("CONFIG GET", noperm).but("CONFIG GET maxmemory-policy", noperm).but("CONFIG GET maxmemory", noperm).but("INFO memory", "maxmemory:1048576\r\nmaxmemory_policy:volatile-ttl\r\n"), usual, checkEviction, Warning, "volatile-ttl"},
 		"would evict":      {healthy().but("CONFIG GET maxmemory-policy", pair("maxmemory-policy", "allkeys-lru")), usual, checkEviction, Note, "without a limit"},
 		"memory full":      {healthy().but("CONFIG GET maxmemory", pair("maxmemory", "1000000")), usual, checkMemory, Warning, "refuses writes"},
-		"quarantine":       {recorded(func(r *record.Record) { r.Born += time.Hour; r.Basis = record.Asked }), usual, checkQuarantine, Warning, "a TTL of 10s, because the records of the other servers"},
+		"quarantine":       {recorded(func(r *record.Record) { r.Born += time.Hour + 10*time.Minute; r.Basis = record.Asked }), usual, checkQuarantine, Warning, "a TTL of 10s, because the records of the other servers"},
 		"proven":           {recorded(func(r *record.Record) { r.Forgot = 2 * time.Hour }), usual, checkQuarantine, Warning, "a TTL of 2h0m0s, by the records of the other servers"},
 		"proven, over":     {recorded(func(r *record.Record) { r.Born += time.Hour }), usual, checkQuarantine, OK, "not in quarantine"},
 		"not asked":        {recorded(func(r *record.Record) { r.Basis = record.Open }), usual, checkQuarantine, Note, "waits once for 10s"},
