@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -504,16 +505,16 @@ func TestClientTakesBackTheRecordOfALostRace(t *testing.T) {
 			lock := waited(t, l, nameIn(l, "a"))
 			w.Servers()[2].Set(rec.Key, left, 150*365*24*time.Hour)
 
-			late, isFirst := opens(), true
+			late, isKnown := opens(), atomic.Bool{}
 			w.SetNet(sim.Net{Patience: time.Second, Travel: func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
-				if l.Client == 2 && l.Node == 0 && !isFirst { // it is known, and confirmed last
+				if l.Client == 2 && l.Node == 0 && isKnown.Load() { // it is known, and confirmed last
 					return 10 * leg, false
 				}
-				return leg, isFirst && l.Client == 2 && l.Node == 1
+				return leg, !isKnown.Load() && l.Client == 2 && l.Node == 1
 			}})
 			require.Error(t, errOf(late.TryAcquire(t.Context(), "x")))
 			time.Sleep(time.Minute)
-			isFirst = false
+			isKnown.Store(true)
 			isOnly(t, errOf(late.TryAcquire(t.Context(), "x")), redlock.ErrMap)
 			time.Sleep(2 * ttl)
 			assert.NotEqual(t, left, w.Servers()[2].Keys()[rec.Key])

@@ -812,10 +812,14 @@ func TestAProcessThatCannotBeForkedIsNoFaultOfTheCommand(t *testing.T) {
 // TestASignalEndsTheWaitForAFile: for a pipe that nobody writes to, before anything is locked.
 func TestASignalEndsTheWaitForAFile(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"--config"}, {"--node", "rediss://127.0.0.1:1", "--tls-ca"}} {
+	for _, args := range []string{
+		"run --config PIPE job -- true",
+		"run --node rediss://127.0.0.1:1 --tls-ca PIPE job -- true",
+		"serve --node redis://127.0.0.1:1 --listen 127.0.0.1:0 --state PIPE",
+	} {
 		pipe := filepath.Join(t.TempDir(), "pipe")
 		tr.NoError(t, syscall.Mkfifo(pipe, 0o600))
-		p := command(t, nil, append(append([]string{"run"}, args...), pipe, "job", "--", "true")...).begin(t)
+		p := command(t, nil, strings.Fields(strings.Replace(args, "PIPE", pipe, 1))...).begin(t)
 		eventually(t, "it reads", func() bool { // only then can one open it to write
 			w, err := os.OpenFile(pipe, os.O_WRONLY|syscall.O_NONBLOCK, 0)
 			if err == nil {
@@ -824,7 +828,7 @@ func TestASignalEndsTheWaitForAFile(t *testing.T) {
 			return err == nil
 		})
 		p.signal(t, syscall.SIGTERM)
-		assert.Equal(t, 128+int(syscall.SIGTERM), p.code(t))
+		assert.Equal(t, 128+int(syscall.SIGTERM), p.code(t), args)
 		assert.Contains(t, p.stderr.String(), "redlock: ended by a signal: terminated")
 	}
 }

@@ -358,7 +358,7 @@ func (s *serveCommand) takeState() (left serve.State, err error) {
 	if s.state == "" {
 		return left, nil
 	}
-	if _, err = readState(s.state); err == nil {
+	if _, err = firstRead(func() (serve.State, error) { return readState(s.state) }); err == nil {
 		left, err = s.claimState()
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
