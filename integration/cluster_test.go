@@ -44,6 +44,8 @@ func TestEveryKindOfLockOnAClusterOfOneShard(t *testing.T) {
 	urls := startShard(t)
 	const ttl = 5 * time.Second // a busy machine lost locks of two seconds
 	l, other := open(t, urls, guarding(ttl)...), open(t, urls, guarding(ttl)...)
+	trusted(t, l)
+	trusted(t, other)
 	for what, opts := range map[string][]redlock.Option{
 		"exclusive": nil, "readers": {redlock.Shared()}, "fenced": {redlock.Fenced()}, "fair": {redlock.Fair()}, "fair and fenced": {redlock.Fair(), redlock.Fenced()},
 		"permits": {redlock.Permits(3)}, "weights": {redlock.Permits(3), redlock.Weight(2)}, "fenced permits": {redlock.Permits(3), redlock.Fenced()},
