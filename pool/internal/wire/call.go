@@ -4,8 +4,8 @@
 //	protocol.Request --> Call --Packet.Append--> bytes ... a server ... answer --Call.Answer--> Answer
 //
 // A new operation is a new row in the table of commands.go, and a new script a file of folder lua.
-// [Merger] makes one call of many requests, [Plain] an acquisition of several commands, and [Replies]
-// reads answers, of which no server can send more than a lock ever needs.
+// [Merger] makes one call of many requests, and [Replies] reads answers, of which no server can send more
+// than a lock ever needs.
 package wire
 
 import (

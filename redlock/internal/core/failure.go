@@ -54,31 +54,28 @@ type Failure struct {
 // Worst makes one failure of those of several keys, the first of which has the place from; nil: there is none. It is
 // that of the key that says most of the whole, with the fewest votes and the longest time Remaining.
 func Worst(from int, each []*Failure) *Failure {
-	var all *Failure
+	worst, votes, left, held := -1, math.MaxInt, time.Duration(0), []int(nil)
 	for i, f := range each {
 		if f == nil {
 			continue
 		}
-		if all == nil {
-			first := *f
-			all = &first
-			all.Key, all.Held = from+i, nil
+		if worst < 0 || f.Kind.severity() > each[worst].Kind.severity() {
+			worst = i
 		}
-		worst := *all
-		if f.Kind.severity() > all.Kind.severity() {
-			worst = *f
-			worst.Key, worst.Held = from+i, all.Held
-		}
-		if worst.Remaining = max(all.Remaining, f.Remaining); all.Remaining == protocol.NoTTL || f.Remaining == protocol.NoTTL {
-			worst.Remaining = protocol.NoTTL
-		}
-		worst.Votes = min(all.Votes, f.Votes)
 		if f.isHeld() {
-			worst.Held = append(worst.Held, from+i)
+			held = append(held, from+i)
 		}
-		all = &worst
+		if left != protocol.NoTTL && (f.Remaining == protocol.NoTTL || f.Remaining > left) {
+			left = f.Remaining
+		}
+		votes = min(votes, f.Votes)
 	}
-	return all
+	if worst < 0 {
+		return nil
+	}
+	all := *each[worst]
+	all.Key, all.Held, all.Votes, all.Remaining = from+worst, held, votes, left
+	return &all
 }
 
 // severity is how much a failure says of the whole: an outage of one key is more than that another is held.
