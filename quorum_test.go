@@ -24,8 +24,9 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// TestQuorumSchedules lets clients compete over servers and a network with many kinds of faults, in as many ways as
-// there are seeds, and holds each run to the promises. The profile in package schedules says what may happen.
+// TestQuorumSchedules lets clients compete for locks on servers and a network with many kinds of
+// faults. It runs one schedule per seed, and checks the promises in each run. The profile in
+// package schedules lists the possible events.
 //
 //   - P1: no two of the intervals in which the library called a lock held overlap in true time.
 //   - P2: tokens rise.
@@ -34,8 +35,11 @@ func TestMain(m *testing.M) {
 //   - P5: once all is well again, every waiter gets its lock.
 //   - P6: no key outlives the last attempt by more than a TTL.
 //
-// It also fails if any kind of fault never came. What the core decides is tried in
-// redlock/internal/explore. The promises to the nanosecond, one situation each, are in promises_test.go.
+// The judges of package schedules check the time, the error and the order of the end of each call.
+//
+// The test also fails if any kind of fault never occurred. Package redlock/internal/explore tests
+// the decisions of the core. promises_test.go tests the promises to the nanosecond, one situation
+// at a time.
 func TestQuorumSchedules(t *testing.T) {
 	t.Parallel()
 	schedules.Run(t, options)

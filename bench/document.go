@@ -17,23 +17,24 @@ import (
 	"github.com/redquorum/redquorum/bench/internal/report"
 )
 
-// A page has commands as indented code. The table of a command is all between two marks below it:
+// A page has commands as indented code. The table of a command is the text between two marks below
+// it:
 //
 //	go -C bench run . --nodes process --scenario steady
 //
 //	<!-- figures -->
 //	<!-- end -->
 //
-// A picture in the page is drawn by the first command that makes one of this name. The line that
+// The first command that makes a picture of that name draws the picture in the page. The line that
 // begins with "Measured: " has the commit, the date and the machine.
 var (
 	commandLine  = regexp.MustCompile(`(?m)^    go -C bench run \. (.*)$`)
 	measuredLine = regexp.MustCompile(`(?m)^Measured: .*$`)
 )
 
-// measureDocument runs all commands of a page. It reads all of them first, so a mistake in the last
-// one costs no measurements, and writes the figures of each before it runs the next. A command that
-// fails leaves its old figures.
+// measureDocument runs all commands of a page. It reads all commands first, so a mistake in the
+// last one costs no measurements. It writes the figures of each command before it runs the next. A
+// command that fails leaves its old figures.
 func measureDocument(ctx context.Context, file string, stdout io.Writer) (found []string, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -71,7 +72,7 @@ func measureDocument(ctx context.Context, file string, stdout io.Writer) (found 
 	return found, errors.Join(errs...)
 }
 
-// take returns the page with the figures of a command.
+// take returns the page after replacing the figures of a command.
 func take(page, command string, run record.Run) string {
 	var table bytes.Buffer
 	report.Markdown(&table, run)

@@ -16,15 +16,15 @@ import (
 //	kill 2 at 5s for 5s     nodes 1 and 2 die at 5 s and are started again at 10 s
 //	pause 2 at 5s for 5s    nodes 1 and 2 hang, as by SIGSTOP
 //
-// It breaks the first nodes, so libraries that use the first node only are hit too. A killed node
-// comes back empty unless --durable is on. The zero fault is none.
+// A fault breaks the first nodes, so that it also affects libraries that use only the first node. A
+// killed node restarts empty unless --durable is set. The zero fault is no fault.
 type fault struct {
 	kind      string
 	count     int           // of nodes
-	at, lasts time.Duration // since the trial's start; until the repair
+	at, lasts time.Duration // start, counted from the start of the trial; duration until the repair
 }
 
-// parseFault reads a fault of a trial.
+// parseFault parses a fault.
 func parseFault(s string, l record.Load) (f fault, err error) {
 	var at, lasts string
 	_, wrong := fmt.Sscanf(s+"\n", "%s %d at %s for %s\n", &f.kind, &f.count, &at, &lasts)
@@ -41,8 +41,8 @@ func parseFault(s string, l record.Load) (f fault, err error) {
 	return f, nil
 }
 
-// play breaks and repairs the nodes in a trial that begins at start, and returns the real times. When
-// ctx ends it repairs them at once. The result is nil if ctx ended before the fault.
+// play breaks and repairs the nodes in a trial that begins at start, and returns the real times.
+// When ctx ends, it repairs the nodes at once. The result is nil if ctx ended before the fault.
 func (f fault) play(ctx context.Context, start time.Time, nodes fleet.Fleet, memory fleet.Memory) (*record.Fault, error) {
 	if f.kind == "" || !load.SleepUntil(ctx, start.Add(f.at)) {
 		return nil, nil
@@ -53,7 +53,7 @@ func (f fault) play(ctx context.Context, start time.Time, nodes fleet.Fleet, mem
 		repair = func(ctx context.Context, i int) error { return nodes.Restart(ctx, i, memory) }
 	}
 	did := &record.Fault{What: fmt.Sprintf("%s %d of %d", f.kind, f.count, len(nodes.URLs())), From: time.Since(start)}
-	whole := context.WithoutCancel(ctx) // a fault that has begun must end
+	whole := context.WithoutCancel(ctx) // a started fault must be undone
 	broken := make([]bool, f.count)
 	err := fleet.Parallel(f.count, func(i int) error {
 		err := inject(whole, i)

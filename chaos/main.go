@@ -1,23 +1,23 @@
-// Command chaos takes locks on real redis-server processes while these, the clients and the network
-// are broken, and judges the history of it.
+// Command chaos takes locks on real redis-server processes, breaks servers, clients and the network in
+// the meantime, and judges the history.
 //
 //	go -C chaos run . --duration 15m                        # all but clock-at-boot, about a minute each
 //	go -C chaos run . --scenario pause-clients,mixed --seed 42  # the same faults again
 //	go -C chaos run . --scenario flush --client redsync  # another library
 //	go -C chaos run . --scenario restart-majority --no-guard
 //
-// The last one is the control: without the memory guard three forgetful servers give away what
-// another client holds, and the checks must find that.
+// The last run is the control: without the memory guard three forgetful servers grant a held lock
+// again, and the checks must find that.
 //
-// Five servers are started (package internal/fleet), several client processes, each of them this
-// program run again (internal/client), and a register that they write to under their fenced locks, by
-// a fence.Gate. In the scenario serve every second client has its locks of processes of "redlock
-// serve", each behind a relay, and in stop-anywhere of "redlock run". Clients ask for locks of every
-// kind, on the same names. The nemesis carries out a plan that the seed decides (internal/nemesis). The
-// history of all of them, which is kept in a file if anything is wrong, is judged at the end, or when
-// the run is interrupted (internal/judge says by which rules).
+// A run starts five servers (package internal/fleet), several client processes of this same program
+// (internal/client), and a register, which checks the tokens of writes with a fence.Gate. In the
+// scenario serve every second client takes its locks from processes of "redlock serve", each behind
+// a relay, and in stop-anywhere from "redlock run". Clients request locks of every kind, on the
+// same names. The nemesis carries out a plan that the seed determines (internal/nemesis). At the
+// end, or after an interrupt, internal/judge judges the history of all processes. After a violation
+// a file keeps the history.
 //
-// The exit code is 1 if a rule was violated, and 2 if the run could not be made.
+// The exit code is 1 if a rule was violated, and 2 if the run failed.
 //
 // It needs a Unix, and redis-server or valkey-server on the PATH. The scenario clock-at-boot needs
 // libfaketime, too, and is not one of "all".
@@ -64,7 +64,7 @@ func run(ctx context.Context) (code int) {
 	return code
 }
 
-// runAll runs one scenario after the other.
+// runAll runs the scenarios in sequence.
 func runAll(ctx context.Context, args []string, out io.Writer) (code int, err error) {
 	o, err := parse(args, os.Stderr)
 	if err != nil {

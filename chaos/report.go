@@ -11,7 +11,7 @@ import (
 	"github.com/redquorum/redquorum/chaos/internal/judge"
 )
 
-// shown is how many violations are printed; the history has all of them.
+// shown is the number of violations in the report; the history has all of them.
 const shown = 5
 
 // tell prints the report or the row of a verdict, and returns the exit code.
@@ -53,9 +53,9 @@ func report(out io.Writer, title string, took time.Duration, v *judge.Verdict) {
 	}
 }
 
-// row prints what chaos/clients/all.sh makes a table of: the client, the scenario, locks granted,
-// overlaps, how long the first of two holders worked on at most, stale writes that the register
-// took and those that it refused, and keys left.
+// row prints a row of the table of chaos/clients/all.sh: the client, the scenario, granted locks,
+// overlaps, the longest time that a first holder worked in an overlap, stale writes that the
+// register accepted, stale writes that it refused, and keys left.
 func row(out io.Writer, scenario string, v *judge.Verdict) {
 	notice := "-"
 	if v.Broken("overlap") > 0 {

@@ -2,6 +2,6 @@ package clock
 
 import "golang.org/x/sys/unix"
 
-// suspendClock counts sleep on macOS, unlike CLOCK_UPTIME_RAW, which is what
-// Go's monotonic clock reads there (clock_gettime(3)).
+// suspendClock counts sleep on macOS. Go's monotonic clock reads CLOCK_UPTIME_RAW there, which does
+// not (clock_gettime(3)).
 const suspendClock = unix.CLOCK_MONOTONIC

@@ -6,5 +6,6 @@ import "time"
 
 const resolution = 0
 
-// sinceBoot: no clock that is known to count suspends; Go's must do.
+// sinceBoot returns false, because no clock of these platforms is known to count suspends. Go's
+// clock must do.
 func sinceBoot() (time.Duration, bool) { return 0, false }

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// resolution is how far apart two readings within one step can be.
+// resolution is the greatest difference between two readings within one step.
 const resolution = 0
 
-// sinceBoot reads the clock that goes on through a suspend.
+// sinceBoot reads the clock that keeps running during a suspend.
 func sinceBoot() (time.Duration, bool) {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(suspendClock, &ts); err != nil {

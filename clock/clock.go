@@ -12,7 +12,7 @@ func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
 // Sub returns the time from j to i.
 func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }
 
-// A Clock tells the time and wakes callers. It is safe for concurrent use.
+// A Clock measures time and calls functions later. It is safe for concurrent use.
 type Clock interface {
 	// Now returns the current reading. It never decreases.
 	Now() Instant
@@ -20,12 +20,12 @@ type Clock interface {
 	AfterFunc(d time.Duration, f func()) Timer
 }
 
-// A Timer is the pending call of one AfterFunc. Its methods work as those of time.Timer, and are
-// safe for concurrent use.
+// A Timer is the pending call of one AfterFunc. Its methods work like the methods of time.Timer.
+// They are safe for concurrent use.
 type Timer interface {
-	// Stop prevents the call, and reports whether it came in time.
+	// Stop prevents the call, and reports whether the call was pending.
 	Stop() bool
-	// Reset moves the call to d from now, whether or not it was pending, and reports whether it
-	// was.
+	// Reset moves the call to d from now, whether or not it was pending, and reports whether it was
+	// pending.
 	Reset(d time.Duration) bool
 }

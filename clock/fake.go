@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// Fake is a clock for tests that runs fast or slow and jumps. It runs on package time, so in a
-// testing/synctest bubble it is virtual and exact, and several Fakes drift against each other as
-// machines do. It is safe for concurrent use.
+// Fake is a clock for tests that runs fast or slow and jumps. It is based on package time, so in a
+// testing/synctest bubble it is virtual and exact. Several Fakes drift against each other as
+// machines do. A Fake is safe for concurrent use.
 type Fake struct {
 	mu     sync.Mutex
-	since  time.Time // when the present rate began
-	at     Instant   // this clock's reading then
+	since  time.Time // start of the current rate
+	at     Instant   // reading of this clock at since
 	rate   float64
-	timers map[*fakeTimer]struct{} // armed
+	timers map[*fakeTimer]struct{} // armed timers
 }
 
-// NewFake returns a clock that reads zero and advances by rate seconds a second (1 is exact, 1.01
-// gains one per cent). It panics unless rate is above zero and finite.
+// NewFake returns a clock that reads zero and advances by rate seconds per second: 1 is exact, and
+// 1.01 gains one per cent. NewFake panics unless rate is positive and finite.
 func NewFake(rate float64) *Fake {
 	checkRate(rate)
 	return &Fake{since: time.Now(), rate: rate, timers: map[*fakeTimer]struct{}{}}
@@ -41,7 +41,7 @@ func (c *Fake) now() Instant {
 	return c.at.Add(min(duration(float64(time.Since(c.since))*c.rate), math.MaxInt64-time.Duration(c.at)))
 }
 
-// SetRate makes the clock advance by rate seconds a second from now on.
+// SetRate makes the clock advance by rate seconds per second from now on.
 func (c *Fake) SetRate(rate float64) {
 	checkRate(rate)
 	c.mu.Lock()
@@ -51,8 +51,8 @@ func (c *Fake) SetRate(rate float64) {
 	c.rearm()
 }
 
-// Step jumps d ahead, as a resumed machine's clock does; timers that became due fire at once. It
-// panics for d below zero, because a Clock never goes back.
+// Step jumps d ahead, like the clock of a resumed machine. Timers that become due fire at once.
+// Step panics if d is negative, because a Clock never goes back.
 func (c *Fake) Step(d time.Duration) {
 	if d < 0 {
 		panic("clock: a Fake cannot step back, a Clock never decreases")
@@ -71,13 +71,13 @@ func (c *Fake) rearm() {
 	}
 }
 
-// runtimeUntil converts what is left until at into the time package's
-// seconds, rounded up so that no timer fires early.
+// runtimeUntil converts the time until at into the seconds of package time. It rounds up, so that
+// no timer fires early.
 func (c *Fake) runtimeUntil(at Instant) time.Duration {
 	return duration(math.Ceil(float64(max(0, at.Sub(c.now()))) / c.rate))
 }
 
-// duration returns ns nanoseconds, or the longest Duration if that is less.
+// duration returns ns nanoseconds, or the longest Duration if ns exceeds it.
 func duration(ns float64) time.Duration {
 	if ns >= math.MaxInt64 {
 		return math.MaxInt64
@@ -109,7 +109,7 @@ func (t *fakeTimer) fire() {
 		c.mu.Unlock()
 		return
 	}
-	if c.now() < t.at { // the float rounding of a rate, or a Reset just now
+	if c.now() < t.at { // because of the rounding of the rate, or a Reset just now
 		t.runtime.Reset(max(1, c.runtimeUntil(t.at)))
 		c.mu.Unlock()
 		return

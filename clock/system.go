@@ -6,40 +6,41 @@ import (
 	"time"
 )
 
-// tick bounds how long a timer relies on Go's runtime alone. Runtime timers stand still while the
-// machine sleeps, so after a resume a timer may be overdue; it notices at its next tick.
+// tick is the longest time that a timer relies on Go's runtime alone. Runtime timers stand still
+// while the machine sleeps, so a timer may be overdue after a resume. It notices at its next tick.
 const tick = 250 * time.Millisecond
 
-// System is this machine's clock. It counts the time that the machine was suspended where the
-// platform can tell (Linux, macOS, Windows), and is never behind Go's monotonic clock.
+// System is the clock of this machine. It counts the time the machine was suspended if the platform
+// can measure that (Linux, macOS, Windows). It is never behind Go's monotonic clock.
 var System Clock = newSystem(sinceBoot)
 
 type system struct {
-	platform func() (time.Duration, bool)     // false: there is none
-	read     func() (now, wall time.Duration) // Go's clock since the origin, and the wall clock just before
-	start    time.Time                        // the origin
-	boot     time.Duration                    // the same moment on the platform's clock
-	ok       bool                             // whether there is one
-	last     atomic.Pointer[reading]          // of the platform's clock
+	platform func() (time.Duration, bool)     // returns false if the platform has no such clock
+	read     func() (now, wall time.Duration) // Go's clock since start, and the wall clock just before
+	start    time.Time                        // origin
+	boot     time.Duration                    // reading of the platform's clock at start
+	ok       bool                             // the platform has a clock
+	last     atomic.Pointer[reading]          // last reading of the platform's clock
 }
 
-// A reading is what the platform's clock has told.
+// A reading records one reading of the platform's clock.
 type reading struct {
 	at     time.Duration // on Go's clock
-	gap    time.Duration // what the wall clock was ahead of Go's then
-	asleep time.Duration // what the machine has slept since the origin, on which Now rests until the next reading
+	gap    time.Duration // wall clock minus Go's clock at that time
+	asleep time.Duration // sleep of the machine since the origin; Now relies on it until the next reading
 }
 
-// The platform's clock costs a system call, ten times as much as Go's. It differs from Go's by
-// the time that the machine slept. The wall clock goes on as well meanwhile, so a reading holds as
-// long as wall clock and Go's have not moved against each other. These two are cheap to read. One
-// who sets the wall clock moves it, too, which costs a reading.
+// The platform's clock costs a system call, ten times as much as Go's clock. The two differ by the
+// time that the machine slept. The wall clock keeps running during sleep, so a reading remains
+// valid as long as the wall clock and Go's clock have not moved against each other. Both are cheap
+// to read. Setting the wall clock moves it, too, and costs one reading.
 //
-// No reading holds for long. So even a wall clock that was set back by what the machine slept, to
-// a tenth of a millisecond and before anyone could look, hides that for no longer than readingLife.
+// No reading is valid for long. A wall clock that is set back by exactly the time that the machine
+// slept, within a tenth of a millisecond and before any call of Now, therefore hides the sleep for
+// at most readingLife.
 const (
 	readingLife = 10 * time.Millisecond
-	gapNoise    = 100 * time.Microsecond // between reading the one and the other
+	gapNoise    = 100 * time.Microsecond // time between two readings
 )
 
 func newSystem(platform func() (time.Duration, bool)) *system {
@@ -47,24 +48,23 @@ func newSystem(platform func() (time.Duration, bool)) *system {
 	s.read = func() (now, wall time.Duration) {
 		t := time.Now()
 		wall = time.Duration(t.UnixNano())
-		if t.Unix()>>32 != 0 { // far beyond 2100 a Time goes by the wall clock alone
+		if t.Unix()>>32 != 0 { // far beyond 2100, a Time contains only the wall clock
 			return time.Since(s.start), wall
 		}
 		return t.Sub(s.start), wall
 	}
 	s.boot, s.ok = platform()
-	// A coarse clock that happens to have just stepped would put one reading
-	// ahead of the next, and a lease counted from it would end late. Held back
-	// by its resolution it overtakes Go's clock only after a real suspend.
+	// If a coarse clock has just stepped, one reading would be ahead of the next, and a lease
+	// counted from it would end late. The clock is therefore held back by its resolution, so that
+	// it overtakes Go's clock only after a real suspend.
 	s.boot += resolution
 	now, wall := s.read()
 	s.last.Store(&reading{at: now, gap: wall - now})
 	return s
 }
 
-// Now takes the later of the two clocks: the platform's sees suspends, and
-// Go's catches a platform clock that is coarse (Windows), or that a sandbox
-// serves from elsewhere.
+// Now returns the later of the two clocks. The platform's clock counts suspends. Go's clock is
+// ahead if the platform's clock is coarse (Windows), or if a sandbox provides it.
 func (s *system) Now() Instant {
 	now, wall := s.read()
 	if !s.ok {
@@ -77,10 +77,10 @@ func (s *system) Now() Instant {
 	return Instant(now + last.asleep)
 }
 
-// ask is Now by a reading of the platform's clock, after Go's was read. The sleep that is known only
-// grows, by what is certain: the goroutine may have lost its processor between the readings, which
-// is no sleep, and must not stand for one that comes later. So time never goes back. A reading that
-// took long is asked for again by the next Now.
+// ask implements Now with a reading of the platform's clock, taken after the reading now of Go's
+// clock. The known sleep only grows, and only by sleep that is certain, so time never goes back.
+// The goroutine may have lost its processor between the readings. That is not sleep, and must not
+// hide sleep that happens later. If the reading took long, the next Now takes another one.
 func (s *system) ask(now, gap time.Duration) Instant {
 	boot, ok := s.platform()
 	if !ok {
@@ -92,7 +92,7 @@ func (s *system) ask(now, gap time.Duration) Instant {
 		last := s.last.Load()
 		next := &reading{at: now, gap: gap, asleep: max(last.asleep, since-after)}
 		switch {
-		case now < last.at: // another goroutine's is newer
+		case now < last.at: // another goroutine has stored a newer reading
 			next.at, next.gap = last.at, last.gap
 		case after-now > gapNoise:
 			next.at = now - readingLife - 1
@@ -105,33 +105,33 @@ func (s *system) ask(now, gap time.Duration) Instant {
 
 func (s *system) AfterFunc(d time.Duration, f func()) Timer {
 	t := &systemTimer{clock: s, f: f}
-	// Under the lock: a timer that fires at once must find the field set.
+	// The lock is held because a timer that fires at once must find the field set.
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.set(d)
 	return t
 }
 
-// A systemTimer calls f by the system's clock. Stop, and a Reset to a later time, leave the runtime's
-// timer as it is: it fires for nothing, and is set again if a call is still due. Most timers are
-// limits that are set for each request and stopped before they are reached, and to move the runtime's
-// timer each time costs more than to have it fire for nothing once a limit or tick, whichever is
-// shorter.
+// A systemTimer calls f at a time of the system clock. Stop, and a Reset to a later time, do not
+// touch the runtime's timer: it fires without effect, and is set again if a call is still due. Most
+// timers are timeouts of requests, set for each request and stopped before they fire. An idle
+// firing once per timeout or tick, whichever is shorter, costs less than moving the runtime's timer
+// each time.
 type systemTimer struct {
 	clock *system
 	f     func()
 
 	mu      sync.Mutex
 	brief   bool    // at is a reading of Go's clock alone
-	at      Instant // when the call is due
+	at      Instant // due time of the call
 	armed   bool
 	runtime *time.Timer
-	fires   time.Duration // when runtime does at the latest, on Go's clock; zero: it is not set
+	fires   time.Duration // latest time at which runtime fires, on Go's clock; zero if it is not set
 }
 
-// set makes the call due in d. Within a tick Go's clock will do: a call that is
-// late by no more after a resume is on time, and the platform's clock costs a
-// system call. The timer must be locked.
+// set makes the call due in d. Go's clock is enough for at most a tick: after a resume the call is
+// late by no more than a tick, and the platform's clock costs a system call. The caller must hold
+// t.mu.
 func (t *systemTimer) set(d time.Duration) {
 	now := time.Since(t.clock.start)
 	if t.armed, t.brief = true, d <= tick; t.brief {
@@ -142,8 +142,8 @@ func (t *systemTimer) set(d time.Duration) {
 	t.fireWithin(d, now)
 }
 
-// fireWithin has the runtime's timer fire within d of now, and within a tick. The timer must be
-// locked.
+// fireWithin makes the runtime's timer fire within d of now, and within a tick. The caller must
+// hold t.mu.
 func (t *systemTimer) fireWithin(d, now time.Duration) {
 	d = max(0, min(d, tick))
 	if t.fires > 0 && t.fires <= now+d {
@@ -154,7 +154,7 @@ func (t *systemTimer) fireWithin(d, now time.Duration) {
 	} else {
 		t.runtime.Reset(d)
 	}
-	t.fires = time.Since(t.clock.start) + d // now may be long ago: the goroutine can have lost its processor
+	t.fires = time.Since(t.clock.start) + d // not now + d: now may be long ago, because the goroutine can have lost its processor
 }
 
 func (t *systemTimer) fire() {

@@ -8,24 +8,24 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// A Leader is who leads, as an observer sees it. The zero Leader is none.
+// A Leader is the leader of an election, as an observer sees it. The zero Leader means no leader.
 type Leader struct {
-	ID    string        // which the candidate gave to Run; empty for a lock that was not taken by one
-	Since time.Time     // when it asked for the lock, by its own clock, to the second
-	Left  time.Duration // until a quorum of servers does not hold its lock any more, unless it is renewed
+	ID    string        // passed to Run; empty if the lock was not acquired by Run
+	Since time.Time     // time of its attempt by its own clock, to the second
+	Left  time.Duration // time until no quorum of servers holds its lock any longer, unless it is renewed
 
-	value string // of the lock: two terms of one candidate have different ones
+	value string // value of the lock; two terms of one candidate have different values
 }
 
 // Exists reports whether there is a leader.
 func (l Leader) Exists() bool { return l.value != "" }
 
-// Leader returns who holds the lock on a quorum of servers. The answer may be out of date when the
-// caller looks at it, so it is for people, routing and caches. For what must have one writer check
+// Leader returns the holder of the lock on a quorum of servers. The answer may be out of date when
+// the caller reads it, so it is for people, routing and caches. To ensure a single writer, check
 // Term.Token.
 //
-// The error is that of redlock.Locker.Inspect: it matches redlock.ErrNoQuorum if too few servers
-// answered. Leader changes nothing, and returns within the node timeout.
+// The error is the error of redlock.Locker.Inspect: it matches redlock.ErrNoQuorum if too few
+// servers answered. Leader changes nothing, and returns within the node timeout.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	seen, err := e.locker.Inspect(ctx, e.name)
 	if err != nil {
@@ -39,14 +39,14 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	return Leader{ID: holder.Owner, Since: holder.Since, Left: left, value: value}, nil
 }
 
-// Leaders returns who leads now, and then each change, until ctx ends or the caller leaves the
+// Leaders yields the current leader and then each change, until ctx ends or the caller leaves the
 // loop:
 //
-//	for leader, err := range office.Leaders(ctx, time.Second) { ... }
+//	for leader, err := range billing.Leaders(ctx, time.Second) { ... }
 //
-// It asks the servers every interval, at least 10 ms, so it may miss a shorter term. The zero
-// Leader without an error means that nobody leads. An error means that it is not known who leads,
-// and comes once until it is known again. Each loop over the result asks for itself.
+// Leaders asks the servers once per interval, which is at least 10 ms, and can miss shorter terms.
+// The zero Leader without an error means that there is no leader. An error means that the leader is
+// unknown; it is yielded once per outage. Each loop over the result sends its own requests.
 func (e *Election) Leaders(ctx context.Context, every time.Duration) iter.Seq2[Leader, error] {
 	const least = 10 * time.Millisecond
 	return func(yield func(Leader, error) bool) {

@@ -5,25 +5,25 @@ import (
 	"fmt"
 )
 
-// MaxToken is the highest token, 2^53 - 1. Beyond it floating point numbers, which are all that Lua
-// in Redis and JavaScript have, would take different tokens for equal.
+// MaxToken is the highest token, 2^53 - 1. Lua in Redis and JavaScript have only floating point
+// numbers, which cannot tell apart different tokens beyond it.
 const MaxToken = 1<<53 - 1
 
 var (
-	// ErrStale is matched by the error of a write that came too late: a holder with a higher token
-	// has been there. The lock was lost, and what was read under it may have changed. Do not try
-	// again with the same token.
+	// ErrStale matches the error of a late write: a holder with a higher token has written or
+	// announced its token. The lock was lost, and data read under it may have changed. Do not retry
+	// with the same token.
 	ErrStale = errors.New("fence: stale token")
 
-	// ErrToken is matched by the error for a number that is no token.
+	// ErrToken matches the error for a number that is not a token.
 	ErrToken = errors.New("fence: not a token")
 )
 
-// A StaleError names both tokens. It matches ErrStale.
+// A StaleError holds both tokens. It matches ErrStale.
 type StaleError struct {
-	Key     string // what was to be written
-	Token   int64  // the writer's
-	Highest int64  // seen before
+	Key     string // resource of the write
+	Token   int64  // token of the write
+	Highest int64  // highest token seen before
 }
 
 func (e *StaleError) Error() string {
@@ -33,8 +33,8 @@ func (e *StaleError) Error() string {
 // Unwrap returns ErrStale.
 func (e *StaleError) Unwrap() error { return ErrStale }
 
-// Check returns nil if token is from 1 to MaxToken, else an error that matches ErrToken. Use it in
-// resources of your own.
+// Check returns nil if token is between 1 and MaxToken, and otherwise an error that matches
+// ErrToken. Use it in your own resources.
 func Check(token int64) error {
 	if token < 1 || token > MaxToken {
 		return fmt.Errorf("%w: %d is not from 1 to %d (a lock without fencing has 0)", ErrToken, token, int64(MaxToken))

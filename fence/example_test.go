@@ -12,8 +12,8 @@ import (
 	"github.com/redquorum/redquorum/internal/fleet"
 )
 
-// A storage service lets its clients write with a token. Bob had the lock after
-// Alice, who was paused and does not know it.
+// A storage service lets its clients write with a token. Bob got the lock after Alice, who was
+// paused and does not know that she lost it.
 func ExampleGate() {
 	var gate fence.Gate
 	var balance int
@@ -26,8 +26,8 @@ func ExampleGate() {
 			fmt.Println(who, "is late:", err)
 		}
 	}
-	// Bob has just been granted the lock. Without the announcement Alice's write would pass until his
-	// first one.
+	// Bob has just got the lock. Without the announcement, Alice's write would pass until Bob's
+	// first write.
 	if err := gate.Announce("account:42", 34); err != nil {
 		fmt.Println(err)
 	}
@@ -39,7 +39,7 @@ func ExampleGate() {
 	// balance: 80
 }
 
-// The same, where the account is a hash in Redis.
+// The same for an account that is a hash in Redis.
 func ExampleRedisReply() {
 	server, err := fleet.Start(context.Background(), fleet.Embedded, fleet.Options{Nodes: 1})
 	if err != nil {

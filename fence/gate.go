@@ -2,28 +2,28 @@ package fence
 
 import "sync"
 
-// A Gate lets writers through that come with the highest token so far, or a higher one. It
-// remembers one number for each key in memory, for as long as it lives. Data that outlives the
-// process must store its token beside itself; see Do.
+// A Gate lets a write through if no higher token has been seen. It keeps one number per key in
+// memory. Data that outlives the process must be stored together with its token; see Do.
 //
-// The zero value is ready. A Gate must not be copied. Its methods are safe for concurrent use.
+// The zero value is ready to use. A Gate must not be copied. Its methods are safe for concurrent
+// use.
 type Gate struct {
 	mu   sync.Mutex
 	keys map[string]*seen
 }
 
-// seen is locked during the writes to its key, so that those to others go on.
+// A seen is locked during writes to its key, so that writes to other keys can proceed.
 type seen struct {
 	mu      sync.Mutex
 	highest int64
 }
 
-// Do runs write and returns what it returns. If a higher token than token has been seen for key, it
-// does not, and returns a *StaleError, which matches ErrStale. Writes to one key run one at a time,
-// in no particular order; write must not call Do for the same key.
+// Do calls write and returns its error. If a higher token has been seen for key, Do does not call
+// write and returns a *StaleError, which matches ErrStale. Writes to one key run one at a time, in
+// no particular order. write must not call Do for the same key.
 //
-// The token counts as seen even if write fails or panics, because it may have written something by
-// then.
+// The token counts as seen even if write fails or panics, because write may have changed something
+// first.
 //
 // A nil write only announces the token: see Announce.
 func (g *Gate) Do(key string, token int64, write func() error) error {
@@ -43,10 +43,10 @@ func (g *Gate) Do(key string, token int64, write func() error) error {
 	return write()
 }
 
-// Announce tells the Gate the token of a lock that has just been granted, before its holder reads or
-// writes. It waits for a write to the key that is running. After it no write with a lower token
-// runs. Announce also tells a new Gate the token that is stored with the data. Its errors are those
-// of Do.
+// Announce registers the token of a lock that was just granted, before its holder reads or writes.
+// It waits for a running write to the key. After it, no write with a lower token runs. Announce
+// also initializes a new Gate with the token that is stored with the data. Its errors are the
+// errors of Do.
 func (g *Gate) Announce(key string, token int64) error { return g.Do(key, token, nil) }
 
 func (g *Gate) seen(key string) *seen {

@@ -19,11 +19,12 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// TestConnectionsOutliveTheirCredentials: each second all servers get another user and lose an old one,
-// with all connections that are still its. With Reauthenticate none is, but for those of hints.
+// TestConnectionsOutliveTheirCredentials: each second all servers get a new user and lose an old
+// user, together with all connections that still use the old user. With Reauthenticate only
+// connections for hints still use it.
 func TestConnectionsOutliveTheirCredentials(t *testing.T) {
 	t.Parallel()
-	const life = 3 // a user's, in seconds
+	const life = 3 // life of a user, in seconds
 	r := newRig(t, fleet.Options{Nodes: 3, Volatile: true})
 	var admins []redis.Conn
 	for _, url := range r.URLs() {
@@ -34,7 +35,7 @@ func TestConnectionsOutliveTheirCredentials(t *testing.T) {
 	}
 	var newest atomic.Int64
 	rules := redis.Args{"on", "~*", "+@all"}
-	if !strings.HasPrefix(r.version(t, 0), "redis_version:6.0.") { // which has no rules for channels
+	if !strings.HasPrefix(r.version(t, 0), "redis_version:6.0.") { // 6.0 has no rules for channels
 		rules = rules.Add("&*")
 	}
 	user := func(i int64) string { return fmt.Sprint("app", i) }
@@ -86,7 +87,7 @@ func TestConnectionsOutliveTheirCredentials(t *testing.T) {
 	}()
 	connections := func() (ids [][]string) {
 		for _, c := range admins {
-			ids = append(ids, slices.Sorted(slices.Values(lockConnections(t, c)))) // servers rotate their list
+			ids = append(ids, slices.Sorted(slices.Values(lockConnections(t, c)))) // servers rotate their client list
 			require.Len(t, ids[len(ids)-1], 2, "one of each client")
 		}
 		return ids
@@ -103,7 +104,7 @@ func TestConnectionsOutliveTheirCredentials(t *testing.T) {
 	work.Wait()
 	h.judge(t)
 	assert.True(t, held.Valid())
-	assert.NotErrorIs(t, held.Release(t.Context()), redlock.ErrLost) // connections may just have ended
+	assert.NotErrorIs(t, held.Release(t.Context()), redlock.ErrLost) // a connection may just have ended
 	assert.NotErrorIs(t, <-waited, redlock.ErrLost)
 	assert.Zero(t, faults.count())
 }

@@ -17,14 +17,14 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// locker returns a Locker over the rig's nodes that is connected to all of them.
+// locker returns a Locker over the rig's nodes, which is connected to all nodes.
 func (r *rig) locker(t *testing.T, opts ...redlock.LockerOption) *redlock.Locker {
 	t.Helper()
 	return open(t, r.URLs(), opts...)
 }
 
-// open returns a connected Locker over servers given by URL. It has the long TTL
-// and node timeout unless opts say otherwise, and is closed with the test.
+// open returns a connected Locker over servers given by URL. It has the long TTL and node timeout
+// unless opts override them, and is closed at the end of the test.
 func open(t *testing.T, urls []string, opts ...redlock.LockerOption) *redlock.Locker {
 	t.Helper()
 	locker := openUnconnected(t, urls, opts...)
@@ -46,9 +46,9 @@ func newLocker(t *testing.T, members []protocol.Node, opts ...redlock.LockerOpti
 	return locker
 }
 
-// members returns nodes. Those in tested have the options. The others have a long stall timeout,
-// because a test that breaks nodes cannot spare a healthy one that a busy machine or its disk
-// makes slow.
+// members returns nodes. The nodes in tested have the options. The others have a long stall
+// timeout, because a test that breaks nodes needs the healthy ones even if a busy machine or its
+// disk slows them down.
 func members(t *testing.T, urls []string, tested []int, opts ...pool.Option) []protocol.Node {
 	t.Helper()
 	var all []protocol.Node
@@ -64,15 +64,14 @@ func members(t *testing.T, urls []string, tested []int, opts ...pool.Option) []p
 	return all
 }
 
-// connected waits until every node answers the Locker. Pending releases have been made then,
-// because they go first on a new connection.
+// connected waits until every node answers the Locker. By then pending releases have been sent,
+// because they come first on a new connection.
 func connected(t *testing.T, locker *redlock.Locker) {
 	t.Helper()
 	answered(t, locker, "is anybody there?")
 }
 
-// answered waits until every node of a name has answered, which it does behind all that was sent to
-// it before.
+// answered waits until every node of a name has answered. Answers follow all earlier requests.
 func answered(t *testing.T, locker *redlock.Locker, name string) {
 	t.Helper()
 	poll(t, failAfter, func() error {
@@ -89,7 +88,7 @@ func answered(t *testing.T, locker *redlock.Locker, name string) {
 	})
 }
 
-// acquire takes a lock that is free.
+// acquire acquires a free lock.
 func acquire(t *testing.T, locker *redlock.Locker, name string, opts ...redlock.Option) *redlock.Lock {
 	t.Helper()
 	lock, err := locker.TryAcquire(context.Background(), name, opts...)
@@ -97,16 +96,18 @@ func acquire(t *testing.T, locker *redlock.Locker, name string, opts ...redlock.
 	return lock
 }
 
-// acquireLate takes a lock that is not free yet: another holds it, or nodes are about to come back or
-// in quarantine. It gives up after longWait and not after a number of tries, because a quarantine is as
-// long as the TTL, which is longer on a slow machine (see untilFast). It asks every 20 ms, whatever the nodes answer.
+// acquireLate acquires a lock that is not free yet: another client holds it, or nodes are about to
+// return or in quarantine. It gives up after longWait and not after a number of tries, because a
+// quarantine is as long as the TTL, which is longer on a slow machine (see untilFast). It tries
+// every 20 ms, regardless of the nodes' answers.
 func acquireLate(locker *redlock.Locker, name string, opts ...redlock.Option) (*redlock.Lock, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), longWait)
 	defer cancel()
 	return locker.Acquire(ctx, name, append(opts, redlock.Retries(redlock.Forever), redlock.RetryInterval(20*time.Millisecond))...)
 }
 
-// votes waits until the lock has so many, because the last of them may come after Acquire returns.
+// votes waits until the lock has this number of votes, because the last of them may arrive after
+// Acquire returns.
 func votes(t *testing.T, lock *redlock.Lock, want int) {
 	t.Helper()
 	poll(t, failAfter, func() error {
@@ -128,7 +129,7 @@ func wantOnly(t *testing.T, want, err error) {
 	}
 }
 
-// A watcher is an observer that counts the events of one sort for the test to wait for.
+// A watcher is an observer that counts the events for which a test waits.
 type watcher struct {
 	which func(redlock.Event) bool
 	seen  atomic.Int64
@@ -144,7 +145,7 @@ func (w *watcher) Observe(e redlock.Event) {
 
 func (w *watcher) count() int { return int(w.seen.Load()) }
 
-// await waits until there have been so many events.
+// await waits until there have been n events.
 func (w *watcher) await(t *testing.T, n int) {
 	t.Helper()
 	poll(t, failAfter, func() error {

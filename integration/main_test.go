@@ -13,23 +13,23 @@ import (
 )
 
 const (
-	// longTTL is the TTL of locks and foreign keys here unless the test is about
-	// their end, so that no key that is left behind can expire while a test looks.
+	// longTTL is the TTL of locks and foreign keys here, unless the test is about their end, so
+	// that no leftover key can expire while a test looks for it.
 	longTTL = time.Minute
 
-	// nodeTimeout is so long that a caller that waits for a hung node cannot be
-	// mistaken for one that waits for a busy machine.
+	// nodeTimeout is long, so that waiting for a hung node cannot be mistaken for waiting for a
+	// busy machine.
 	nodeTimeout = 5 * time.Second
 
-	// failAfter is how long a test waits for a fact that must come soon. Only a failing test
-	// uses it up.
+	// failAfter limits the wait of a test for a fact that must occur soon. Only a failing test
+	// reaches it.
 	failAfter = longTTL / 2
 
-	// longWait is failAfter for what may have to wait for a quarantine or a lock of up to twice the
-	// longTTL.
+	// longWait replaces failAfter for facts that may have to wait for a quarantine or a lock of up
+	// to twice the longTTL.
 	longWait = 3 * longTTL
 
-	// slack is how late a busy machine may be.
+	// slack is the tolerated delay of a busy machine.
 	slack = 2 * time.Second
 
 	tick = 2 * time.Millisecond
@@ -43,7 +43,8 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	// Most tests wait most of the time, so more run at once than there are processors.
+	// Most tests wait most of the time, so the number of concurrent tests exceeds the number of
+	// processors.
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
@@ -61,8 +62,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// poll calls wrong until it returns nil, and returns how long that took. Beyond the limit it
-// fails the test with the last error.
+// poll calls wrong until it returns nil, and returns the elapsed time. After the limit it fails the
+// test with the last error.
 func poll(t *testing.T, limit time.Duration, wrong func() error) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -81,7 +82,7 @@ func poll(t *testing.T, limit time.Duration, wrong func() error) time.Duration {
 	}
 }
 
-// share has several callers do something n times in all.
+// share makes several callers call do, n times in all.
 func share(callers, n int, do func(i int)) {
 	var wg sync.WaitGroup
 	for c := range callers {

@@ -17,25 +17,25 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// A history is for how long callers had which lock.
+// A history records the caller and the times of each hold.
 type history struct {
 	began time.Time
 	mu    sync.Mutex
-	holds map[string][]check.Hold // by the lock's name
+	holds map[string][]check.Hold // holds by name of the lock
 }
 
 func newHistory() *history { return &history{began: time.Now(), holds: map[string][]check.Hold{}} }
 
-// A caller takes one of some locks again and again.
+// A caller repeatedly takes one of several locks.
 type caller struct {
 	*history
 	locker *redlock.Locker
 	names  []string
-	holds  time.Duration // for so long; zero: for a moment
+	holds  time.Duration // hold time; zero for a moment
 	turns  atomic.Int64
 }
 
-// work lasts until ctx ends.
+// work acquires and releases locks until ctx ends.
 func (c *caller) work(ctx context.Context) {
 	for ctx.Err() == nil {
 		name := c.names[rand.IntN(len(c.names))]
@@ -45,15 +45,15 @@ func (c *caller) work(ctx context.Context) {
 			c.hold(ctx, lock)
 			lock.Release(context.Background())
 		}
-		wait(ctx, tick) // an outage is told at once
+		wait(ctx, tick) // an outage is reported at once
 	}
 }
 
-// hold works under the lock, and notes for how long its context let it.
+// hold works under the lock, and records the time until its context ended.
 func (c *caller) hold(ctx context.Context, lock *redlock.Lock) {
 	from, until := time.Since(c.began), time.Duration(0)
 	for work := c.holds; ; work -= tick {
-		// A caller that a busy machine runs late has stopped at the deadline that it knew of.
+		// If a busy machine delays the caller, it counts as stopped at its known deadline.
 		now := time.Since(c.began)
 		until = max(until, now+lock.Remaining())
 		wait(lock.Context(), tick)
@@ -66,7 +66,7 @@ func (c *caller) hold(ctx context.Context, lock *redlock.Lock) {
 	c.history.holds[lock.Name()] = append(c.history.holds[lock.Name()], check.Hold{From: int64(from), Until: int64(min(until, time.Since(c.began)))})
 }
 
-// wait waits for so long, or until the context ends.
+// wait waits for d, or until the context ends.
 func wait(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
@@ -74,7 +74,7 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// total returns how many locks there were so far.
+// total returns the number of locks so far.
 func (h *history) total() (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -84,11 +84,11 @@ func (h *history) total() (n int) {
 	return n
 }
 
-// goesOn waits until there have been more than n other locks.
+// goesOn waits until the callers have had more than n further locks.
 func (h *history) goesOn(t *testing.T, n int) {
 	t.Helper()
 	before := h.total()
-	poll(t, 2*time.Minute, func() error { // how many in a given time, depends on the machine
+	poll(t, 2*time.Minute, func() error { // the rate depends on the machine
 		if more := h.total() - before; more <= n {
 			return fmt.Errorf("%d locks", more)
 		}
@@ -96,7 +96,8 @@ func (h *history) goesOn(t *testing.T, n int) {
 	})
 }
 
-// judge fails if two had a lock at the same time. It returns for how long at most none had a lock.
+// judge fails if two callers had a lock at the same time. It returns the longest time without a
+// lock.
 func (h *history) judge(t *testing.T) (longest time.Duration) {
 	t.Helper()
 	assert.NotEmpty(t, h.holds)

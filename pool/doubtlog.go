@@ -9,27 +9,28 @@ import (
 )
 
 const (
-	// maxDoubts bounds the kinds of doubts about one server that are remembered.
+	// maxDoubts limits the kinds of doubts about one server that are remembered.
 	maxDoubts = 100
 
-	// repeatDoubts is how long a doubt is not logged again.
+	// repeatDoubts is the time after which a doubt is logged again.
 	repeatDoubts = time.Hour
 
-	// logPatience is how long Close waits for the log, so that a program which ends then has written all.
+	// logPatience limits the wait of Close for the log, so that the output of a program that ends
+	// then is complete.
 	logPatience = time.Second
 )
 
-// A doubtLog has the doubts about one server, each of which is logged once an hour. Doubts are of one kind if
-// they differ only behind the first colon, where the server's own words may stand. A goroutine writes each,
-// when the one before has been written. So a log that is too slow, as it is on a pipe that no
-// process reads, holds up neither connections nor Close.
+// A doubtLog logs the doubts about one server, each once an hour. Two doubts are of one kind if
+// they differ only after the first colon, where the server's own text may be. A goroutine writes
+// each one after the previous one. A slow log, for example an unread pipe, therefore delays neither
+// connections nor Close.
 type doubtLog struct {
 	log  *slog.Logger
 	node string
 
 	mu      sync.Mutex
-	known   map[string]time.Time // when each kind was logged last; maxDoubts at most
-	written chan struct{}        // closed when the last of them has been written; nil: there is none
+	known   map[string]time.Time // time of the last record of each kind; at most maxDoubts
+	written chan struct{}        // closed when the last record has been written; nil without records
 }
 
 func kindOf(doubt string) string {
@@ -37,7 +38,7 @@ func kindOf(doubt string) string {
 	return kind
 }
 
-// enter has the doubts logged that are new. It does not wait for the log.
+// enter logs the new doubts. It does not wait for the log.
 func (l *doubtLog) enter(doubts ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -61,14 +62,14 @@ func (l *doubtLog) enter(doubts ...string) {
 	}
 }
 
-// forget has a doubt logged again when it comes again.
+// forget forgets a doubt, so that its next occurrence is logged again.
 func (l *doubtLog) forget(doubt string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.known, kindOf(doubt))
 }
 
-// await returns when all is written, or after limit.
+// await returns when all records are written, or after limit.
 func (l *doubtLog) await(limit time.Duration) {
 	l.mu.Lock()
 	written := l.written

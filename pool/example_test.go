@@ -20,7 +20,7 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// A program gives the URLs of all its servers, which are independent of each other: three or five.
+// A program passes the URLs of all its servers, which are independent of each other: three or five.
 func ExampleOpen() {
 	urls, closeAll := servers(3)
 	defer closeAll()
@@ -35,8 +35,8 @@ func ExampleOpen() {
 	// error: <nil>
 }
 
-// NetDial reaches servers that are behind a tunnel or a proxy. The URLs name the servers as the far
-// end knows them, and dial goes through the tunnel.
+// NetDial reaches servers behind a tunnel or a proxy. The URLs name the servers as seen from the
+// far end, and dial connects through the tunnel.
 func ExampleNetDial() {
 	urls, closeAll := servers(1)
 	defer closeAll()
@@ -58,7 +58,7 @@ func ExampleNetDial() {
 	// error: <nil>
 }
 
-// FromDial takes a function that a program has for its redigo connections already, such as the
+// FromDial takes the function with which a program already makes redigo connections, such as the
 // DialContext of a redis.Pool.
 func ExampleFromDial() {
 	urls, closeAll := servers(1)
@@ -77,7 +77,7 @@ func ExampleFromDial() {
 	// error: <nil>
 }
 
-// TLS is for rediss:// URLs whose servers have certificates of an authority of one's own.
+// TLS is for rediss:// URLs of servers with certificates from a private authority.
 func ExampleTLS() {
 	authority := httptest.NewTLSServer(nil) // for its certificate
 	defer authority.Close()
@@ -99,8 +99,8 @@ func ExampleTLS() {
 	// error: <nil>
 }
 
-// The memory guard would keep the new server from voting for one TTL. The server lives as
-// long as the test and forgets nothing, so it needs no guard.
+// The memory guard would prevent the new server from voting for one TTL. The server lives as long
+// as the test and forgets nothing, so it needs no guard.
 func ExampleOpen_miniredis() {
 	locker, closeAll := onMiniredis(miniredis.NewMiniRedis(), redlock.MemoryGuard(false))
 	defer closeAll()
@@ -115,8 +115,8 @@ func ExampleOpen_miniredis() {
 	// error: <nil>
 }
 
-// With ClockTTL, TTLs run as they do on a real server, and the memory guard works:
-// the first Acquire waits for one TTL.
+// With ClockTTL, TTLs run as on a real server, and the memory guard works: the first Acquire waits
+// for one TTL.
 func ExampleOpen_miniredisClockTTL() {
 	server := miniredis.NewMiniRedis()
 	server.ClockTTL(true)
@@ -133,7 +133,7 @@ func ExampleOpen_miniredisClockTTL() {
 	// released: <nil>
 }
 
-// FastForward lets the lock of a holder that died expire at once.
+// FastForward makes the lock of a dead holder expire at once.
 func ExampleOpen_miniredisFastForward() {
 	server := miniredis.NewMiniRedis()
 	locker, closeAll := onMiniredis(server, redlock.MemoryGuard(false))
@@ -172,7 +172,7 @@ func servers(n int) (urls []string, closeAll func()) {
 	}
 }
 
-// useLock takes a lock, and closes the nodes. A program keeps its Locker.
+// useLock acquires a lock, and closes the nodes. A real program keeps its Locker.
 func useLock(nodes []protocol.Node) error {
 	locker, err := redlock.New(nodes, redlock.MemoryGuard(false))
 	if err != nil {
@@ -185,7 +185,7 @@ func useLock(nodes []protocol.Node) error {
 	})
 }
 
-// onMiniredis starts the server and locks by it alone: a test needs no more.
+// onMiniredis starts the server and uses it as the only node, which is enough for a test.
 func onMiniredis(server *miniredis.Miniredis, options ...redlock.LockerOption) (locker *redlock.Locker, closeAll func()) {
 	if err := server.Start(); err != nil {
 		log.Fatal(err)

@@ -12,8 +12,8 @@ import (
 	"github.com/redquorum/redquorum/pool/internal/link"
 )
 
-// A Node is one independent Redis server, for redlock.New or a redlock.Group. Only this package makes
-// them: FromDial does for servers that are reached in another way.
+// A Node is one independent Redis server, for redlock.New or a redlock.Group. Only this package
+// creates nodes; for servers that are reached in another way, use FromDial.
 type Node = protocol.Node
 
 // Open returns a node for each URL:
@@ -27,15 +27,14 @@ type Node = protocol.Node
 // special characters must be percent-encoded.
 //
 // Open waits until most of the servers are connected, or all have been tried, for at most
-// DialTimeout, so that the first lock need not wait for connections. It does not fail for servers
-// that are down: that is for the quorum to judge, and they are tried again in the background. Its
-// errors are about the URLs, and never repeat a password. The nodes go to redlock.New, whose Locker
-// closes them.
+// DialTimeout, so that the first lock need not wait for connections. It succeeds even if servers
+// are down, because locks need only a quorum; it retries them in the background. Its errors concern
+// the URLs, and never repeat a password. Pass the nodes to redlock.New, whose Locker closes them.
 func Open(urls ...string) ([]Node, error) {
 	return OpenWith(urls)
 }
 
-// OpenWith is Open with options, which hold for all of the nodes.
+// OpenWith is like Open, with options that apply to all of the nodes.
 func OpenWith(urls []string, opts ...Option) ([]Node, error) {
 	s, err := settle(opts)
 	if err != nil {
@@ -52,7 +51,7 @@ func OpenWith(urls []string, opts ...Option) ([]Node, error) {
 			return nil, fmt.Errorf("pool: URL %d: %w", i+1, err)
 		}
 		for _, one := range t.all() {
-			if j, twice := seen[one.address]; twice { // whatever the database
+			if j, twice := seen[one.address]; twice { // regardless of the database
 				return nil, fmt.Errorf("pool: URLs %d and %d name the same server, %s: one server must not vote twice",
 					j, i+1, one.address)
 			}
@@ -74,7 +73,7 @@ func awaitMost(nodes []Node, limit time.Duration) {
 	for _, n := range nodes {
 		n := n.(*node)
 		go func() {
-			<-n.Tried() // every attempt ends within the DialTimeout
+			<-n.Tried() // closed within DialTimeout
 			tried <- n.Connected()
 		}()
 	}
@@ -92,21 +91,20 @@ func awaitMost(nodes []Node, limit time.Duration) {
 }
 
 // FromDial returns a node whose connections are made by dial. Each call must return a new redigo
-// connection to the same server, authenticated and with its database selected. The node has it for
-// itself until it breaks, and a second one while a caller waits for a lock or holds one. name
-// stands for the server in errors. The options that are about URLs, TLS and NetDial, have no effect
-// here.
+// connection to the same server, authenticated and with its database selected. The node uses it
+// exclusively until it breaks, and a second one while a caller waits for a lock or holds one. name
+// is the name of the server in errors. The options about URLs, TLS and NetDial, have no effect.
 //
-// To lock by the servers of a redigo pool p, give p.DialContext: the node needs a connection that
-// it does not share, so it does not borrow one.
+// To lock on the servers of a redigo pool p, pass p.DialContext: the node needs a connection that
+// it does not share, so it cannot borrow one.
 //
 // dial may be called for both connections at the same time. It should set a connect timeout and
-// honour its context; it need not set read or write timeouts, which the node does without. FromDial
+// honour its context. It need not set read or write timeouts, which the node does not use. FromDial
 // does not wait for the first connection: requests wait for it, within their NodeTimeout.
 //
-// What a server may send is bounded on the connections that Open makes, and not on those of dial,
-// because redigo reads them before the node does. A reply whose length makes redigo panic ends the
-// connection only, as any error does, except while dial itself reads, as redis.Dial does with a
+// The size of replies is limited on connections made by Open, but not on those made by dial,
+// because redigo reads them before the node does. If the length of a reply makes redigo panic, only
+// the connection ends, as with any error, except while dial itself reads, as redis.Dial does with a
 // password. A reply of gigabytes takes the process's memory. Use Open for servers that are not
 // trusted, with NetDial if they are not reached directly.
 func FromDial(name string, dial func(context.Context) (redis.Conn, error), opts ...Option) (Node, error) {
@@ -122,14 +120,15 @@ func FromDial(name string, dial func(context.Context) (redis.Conn, error), opts 
 	return newNode(name, members{{name, oneAtATime(dial), oneAtATime(dial)}}, s), nil
 }
 
-// Dialer returns the name that Open gives the server at the URL, which holds no password, and how
-// Open connects to it: authenticated, with its database selected, within DialTimeout. It is for
-// tools that ask a server what locks need not know. dial may be called at any time, by several
-// goroutines; the connections have no read or write timeouts and belong to the caller. A reply of
-// more than 4 MiB, or with a string of more than 1 MiB, ends its connection with ErrReplyTooLarge.
+// Dialer returns the name that Open gives the server at the URL, without the password, and a
+// function that connects to it like Open: authenticated, with its database selected, within
+// DialTimeout. It is for tools with questions that locks do not ask. dial may be called at any
+// time, by several goroutines; the connections have no read or write timeouts and belong to the
+// caller. A reply of more than 4 MiB, or with a string of more than 1 MiB, ends its connection with
+// ErrReplyTooLarge.
 //
-// An error of Dialer is about the URL or the options. One of dial says what is wrong with the
-// server, in the terms of this package (ErrAuth), and names neither the server nor a password.
+// An error of Dialer concerns the URL or the options. An error of dial describes the fault of the
+// server, as an error of this package (ErrAuth), and names neither the server nor a password.
 func Dialer(url string, opts ...Option) (name string, dial func(context.Context) (redis.Conn, error), err error) {
 	s, err := settle(opts)
 	if err != nil {
@@ -150,7 +149,7 @@ func Dialer(url string, opts ...Option) (name string, dial func(context.Context)
 		if err != nil {
 			return nil, link.Explain(err)
 		}
-		// A server that hangs up says why first. TIME is one that a server answers while it loads.
+		// A server that hangs up first sends the reason. A loading server answers TIME.
 		if err := link.Ask(ctx, c, link.Question{Name: "TIME"}, link.Question{Name: "TIME"}); err != nil {
 			c.Close()
 			return nil, link.Explain(err)

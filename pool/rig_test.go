@@ -26,10 +26,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A rig is a Redis server whose connections hang one by one, at the command
-// that the test chooses, and which answers what miniredis leaves out. As with
-// a real server that was stopped, a hung connection's requests wait in its
-// buffer and are run when it goes on, even if the client has hung up.
+// A rig is a Redis server whose connections can hang at a command that the test chooses, and which
+// answers commands that miniredis lacks. As with a real server that was stopped, the requests of a
+// hung connection wait in its buffer and run when it continues, even if the client has hung up.
 type rig struct {
 	*miniredis.Miniredis
 	t *testing.T
@@ -38,18 +37,18 @@ type rig struct {
 	runID   string
 	data    string // master_replid
 	demoted bool
-	lenient bool   // it takes any password
-	own     bool   // INFO tells that it has read from no primary
-	tracks  bool   // it knows CLIENT TRACKING, but gives no hints
-	native  string // the compare-and-delete that it knows: DELEX, DELIFEQ or none
-	policy  string // for eviction
+	lenient bool   // accepts any password
+	own     bool   // INFO reports that the server has read no data from a primary
+	tracks  bool   // supports CLIENT TRACKING, but sends no hints
+	native  string // supported compare-and-delete: DELEX, DELIFEQ or none
+	policy  string // eviction policy
 	role    []any
 	ids     map[*miniserver.Peer]int64
-	back    int64 // how far CLIENT ID has gone back: a snapshot was restored
+	back    int64 // decrease of CLIENT ID: a snapshot was restored
 	killed  map[int64]bool
-	hang    map[string]chan struct{} // by upper-case command; closed to go on
-	hung    int                      // commands so far that had to wait for that
-	errors  map[string]string        // the error to answer, by upper-case command, or that and its first argument
+	hang    map[string]chan struct{} // by upper-case command; closed to continue
+	hung    int                      // number of commands that had to wait
+	errors  map[string]string        // error answers, by upper-case command with or without its first argument
 	log     []string                 // "id COMMAND args"
 }
 
@@ -72,7 +71,7 @@ func newRig(t *testing.T) *rig {
 // before answers or delays a command; false lets miniredis run it.
 func (r *rig) before(p *miniserver.Peer, cmd string, args ...string) bool {
 	r.mu.Lock()
-	if cmd == "CLIENT" && r.ids[p] == 0 { // the peers within scripts have no number
+	if cmd == "CLIENT" && r.ids[p] == 0 { // peers within scripts have no number
 		r.ids[p] = int64(len(r.ids)+1) - r.back
 	}
 	id := r.ids[p]
@@ -138,8 +137,8 @@ func (r *rig) before(p *miniserver.Peer, cmd string, args ...string) bool {
 	return true
 }
 
-// deleteIfEqual is DELIFEQ, which miniredis has not. It is two steps, so no test changes the key
-// meanwhile.
+// deleteIfEqual implements DELIFEQ, which miniredis lacks. It takes two steps, so no test may
+// change the key in between.
 func (r *rig) deleteIfEqual(p *miniserver.Peer, _ string, args []string) {
 	if len(args) != 2 {
 		p.WriteError("ERR wrong number of arguments for 'delifeq' command")
@@ -164,7 +163,7 @@ func (r *rig) hangAt(cmd string) {
 	r.hang[cmd] = make(chan struct{})
 }
 
-// goOn lets hung connections go on, and hangs no more.
+// goOn makes hung connections continue, and stops further hangs.
 func (r *rig) goOn() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -183,15 +182,14 @@ func (r *rig) hangUp() {
 	}
 }
 
-// hangs reports whether a command has had to wait.
+// hangs reports whether a command had to wait.
 func (r *rig) hangs() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.hung > 0
 }
 
-// pass stops hanging new commands, and leaves alone what hangs already. The
-// returned function lets that go on.
+// pass lets new commands run. Commands that already hang continue only after goOn.
 func (r *rig) pass(cmd string) (goOn func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -202,15 +200,15 @@ func (r *rig) pass(cmd string) (goOn func()) {
 	return goOn
 }
 
-// fail makes the server answer cmd with an error; an empty one ends that.
+// fail makes the server answer cmd with an error; an empty text removes the error.
 func (r *rig) fail(cmd, msg string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.errors[cmd] = msg
 }
 
-// commands returns the commands so far that begin with one of the prefixes,
-// each with its connection's number before it.
+// commands returns the commands so far with one of the prefixes, each preceded by the number of its
+// connection.
 func (r *rig) commands(prefixes ...string) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -228,12 +226,12 @@ func (r *rig) connections() int { return r.TotalConnectionCount() }
 
 func (r *rig) url() string { return "redis://" + r.Addr() }
 
-// open returns a node for the rig that the test's end closes.
+// open returns a node for the rig. It is closed at the end of the test.
 func (r *rig) open(opts ...Option) protocol.Node {
 	return openNode(r.t, r.url(), opts...)
 }
 
-// openNode returns a node that is patient unless opts say otherwise.
+// openNode returns a node with the options patient, which opts can override.
 func openNode(t *testing.T, url string, opts ...Option) protocol.Node {
 	t.Helper()
 	s, err := settle(append(patient(), opts...))
@@ -245,20 +243,20 @@ func openNode(t *testing.T, url string, opts ...Option) protocol.Node {
 	return n
 }
 
-// set changes what the rig is.
+// set changes the rig.
 func (r *rig) set(change func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	change()
 }
 
-// A gate stands between a node and its server. It keeps the writer while this writes the plug, and nothing else, so
-// a release that is retried meanwhile comes through.
+// A gate is between a node and its server. It blocks only the write of the plug, so retried
+// releases pass.
 type gate struct {
-	through func(ctx context.Context, network, address string) (net.Conn, error) // nil: net.Dialer's
-	wanted  atomic.Bool                                                          // the next plug is to be kept
-	plug    chan struct{}                                                        // it waits at the gate
-	open    chan struct{}                                                        // and may go on
+	through func(ctx context.Context, network, address string) (net.Conn, error) // nil for net.Dialer
+	wanted  atomic.Bool                                                          // the gate must stop the next plug
+	plug    chan struct{}                                                        // the plug waits at the gate
+	open    chan struct{}                                                        // the plug may pass
 }
 
 func (g *gate) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -270,7 +268,7 @@ func (g *gate) dial(ctx context.Context, network, address string) (net.Conn, err
 	return gatedConn{c, g}, err
 }
 
-// gates are those of the nodes that have one.
+// gates are the gates of nodes.
 var gates sync.Map
 
 // plugKey is the key of the request that keeps the writer busy while others are queued.
@@ -290,7 +288,8 @@ func (c gatedConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(bytes.Replace(sent, []byte("\r\nDELIFEQ\r\n"), []byte("\r\nDELIFEZ\r\n"), 1))
 }
 
-// openGated is openNode for submitTogether. The node takes the server for one that knows no deletion.
+// openGated is openNode for submitTogether. The node treats the server as one without a deletion
+// command.
 func openGated(t *testing.T, url string, opts ...Option) protocol.Node {
 	t.Helper()
 	s, err := settle(opts)
@@ -317,11 +316,12 @@ func submitTogether(t *testing.T, n protocol.Node, requests ...protocol.Request)
 	return to
 }
 
-// patient are options with which a busy machine does not look like a broken server.
+// patient returns options with long timeouts, so that a busy machine does not look like a broken
+// server.
 func patient() []Option { return []Option{DialTimeout(testTimeout), StallTimeout(testTimeout)} }
 
-// cut returns an option, and a function that breaks the first connection made with it, as the node
-// does when the server stalls: what was sent on it stays in the server's buffer.
+// cut returns an option, and a function that breaks the first connection made with the option. Sent
+// requests stay in the server's buffer, as when the node leaves a server that stalls.
 func cut() (dialled Option, breaks func()) {
 	var first atomic.Pointer[net.Conn]
 	return NetDial(func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -331,8 +331,8 @@ func cut() (dialled Option, breaks func()) {
 	}), func() { (*first.Load()).Close() }
 }
 
-// patiently tries with a limit in which a busy machine may not do what is asked, and then with
-// longer ones.
+// patiently calls try with a limit that may be too short for a busy machine, and repeats the call
+// with longer limits.
 func patiently(t *testing.T, what string, try func(limit time.Duration) bool) {
 	t.Helper()
 	for limit := 50 * time.Millisecond; !try(limit); limit *= 2 {
@@ -351,8 +351,8 @@ func (c replies) Receive(_ int, r protocol.Reply) {
 	}
 }
 
-// testTimeout is how long a test waits for what must happen: long enough that
-// only a bug can use it up.
+// testTimeout is the time for which a test waits for an event, long enough that only a bug exceeds
+// it.
 const testTimeout = 20 * time.Second
 
 func (c replies) next(t *testing.T) protocol.Reply {
@@ -366,7 +366,7 @@ func (c replies) next(t *testing.T) protocol.Reply {
 	}
 }
 
-// submit asks n and returns where the reply will be.
+// submit sends a request to n and returns a channel for the reply.
 func submit(t *testing.T, n protocol.Node, r protocol.Request) replies {
 	t.Helper()
 	r.TTL, r.Timeout = cmp.Or(r.TTL, 10*time.Second), cmp.Or(r.Timeout, testTimeout)
@@ -375,7 +375,7 @@ func submit(t *testing.T, n protocol.Node, r protocol.Request) replies {
 	return to
 }
 
-// do asks n and waits for the reply.
+// do sends a request to n and waits for the reply.
 func do(t *testing.T, n protocol.Node, r protocol.Request) protocol.Reply {
 	t.Helper()
 	return submit(t, n, r).next(t)
@@ -399,7 +399,7 @@ func extend(key, value string) protocol.Request {
 	return protocol.Request{Op: protocol.OpExtend, Key: key, Value: value, TTL: time.Minute, Timeout: testTimeout}
 }
 
-// try asks n, which may have no connection: a request fails then, as others do.
+// try sends a request to n, which may have no connection: the request then fails like any other.
 func try(t *testing.T, n protocol.Node, r protocol.Request) protocol.Reply {
 	t.Helper()
 	r.TTL, r.Timeout = cmp.Or(r.TTL, 10*time.Second), testTimeout
@@ -418,7 +418,7 @@ func trouble(t *testing.T, n protocol.Node, r protocol.Request) error {
 	return reply.Err
 }
 
-// A logBuffer is written by any of a node's goroutines, and read while they run.
+// A logBuffer is written by all goroutines of a node, and read while they run.
 type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -430,10 +430,10 @@ func (b *logBuffer) Write(p []byte) (int, error) {
 	return b.text.Write(p)
 }
 
-// polls counts what is said of waiters who poll.
+// polls returns the number of records about waiters that poll.
 func (b *logBuffer) polls(n protocol.Node) int { return b.count(n, "poll") }
 
-// count counts a text in all that the node has logged so far.
+// count returns the number of occurrences of a text in all records of the node so far.
 func (b *logBuffer) count(n protocol.Node, text string) int {
 	n.(*node).doubts.await(testTimeout)
 	b.mu.Lock()

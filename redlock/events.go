@@ -8,58 +8,61 @@ import (
 	"github.com/redquorum/redquorum/internal/protocol"
 )
 
-// An Observer is told what a Locker does, for logs, metrics and traces. It must not call the
+// An Observer receives the events of a Locker, for logs, metrics and traces. It must not call the
 // Locker.
 //
-// Each Observer has its own queue and goroutine, and gets one event after the other, in the order
-// in which they happened. A slow Observer delays neither the end of a lock's context nor other
-// Observers. If its queue is full events are dropped, and Event.Dropped counts them.
+// Each Observer has its own queue and goroutine, and gets one event at a time, in the order in
+// which they happened. A slow Observer delays neither the end of a lock's context nor other
+// Observers. If its queue is full, events are dropped, and Event.Dropped counts them.
 //
-// TryAcquire, Acquire, Do, Extend and Release return when each Observer knows what they did. They
-// wait at most for the node timeout, and not for an Observer that is already behind. Close gives up
-// what is left.
+// TryAcquire, Acquire, Do, Extend and Release return when each Observer has received their events.
+// They wait for at most the node timeout, and do not wait for an Observer that is already behind.
+// Close discards the events that are left.
 type Observer interface {
 	Observe(Event)
 }
 
-// A Tracer is an Observer that wants to know which acquisition an event belongs to. Start is called
-// when a TryAcquire, Acquire or Do begins, with its context, in the caller's goroutine. It must
-// return that context or one made from it, which is then the Context of all events of the
-// acquisition, but not of the lock. Each of several Tracers gets what the one before has made.
+// A Tracer is an Observer that relates events to acquisitions. Start is called at the start of a
+// TryAcquire, Acquire or Do, with its context, in the caller's goroutine. It must return that
+// context or one derived from it. All events of the acquisition then have this Context, but events
+// of the lock do not. With several Tracers, each gets the context returned by the one before.
 //
-// One EventAcquired or EventNotAcquired with that context follows each Start before the call
-// returns, unless the Tracer is slow (see Observer). Votes of nodes that the call did not wait for
-// may come later. A call with a wrong name or option is not started.
+// Each Start is followed by one EventAcquired or EventNotAcquired with that context before the call
+// returns, unless the Tracer is slow (see Observer). Votes of nodes for which the call did not wait
+// may arrive later. A call with an invalid name or option has no Start.
 type Tracer interface {
 	Observer
 	Start(ctx context.Context, name string) context.Context
 }
 
-// An EventKind says what an Event tells.
+// An EventKind is the kind of an Event.
 type EventKind uint8
 
 // The kinds of events.
 const (
-	// EventVote: a node replied. It has Op, Node, Outcome, Elapsed since the request was made, and
-	// Err for a fault. Granted with an Err counts when the node is asked again, because it has just
-	// learnt of locks with this TTL.
+	// EventVote means that a node replied. It has Op, Node, Outcome, Elapsed since the request, and
+	// Err for a fault. Granted with an Err counts only after another request, because the node has
+	// just learned about locks with this TTL.
 	EventVote EventKind = iota + 1
-	// EventAttempt: one try to acquire ended. It has Votes, Elapsed, and Remaining, or Err if it failed.
-	// A handover within the process has none.
+	// EventAttempt means that one try to acquire ended. It has Votes, Elapsed, and Remaining, or
+	// Err if it failed. A handover within the process has no attempt.
 	EventAttempt
-	// EventAcquired: TryAcquire, Acquire or Do has the lock. It has Votes, Elapsed with all waiting, and
-	// Remaining. One EventLost or EventReleased tells of the lock's end, and can come before this.
+	// EventAcquired means that TryAcquire, Acquire or Do has the lock. It has Votes, Elapsed
+	// including all waits, and Remaining. One EventLost or EventReleased reports the end of the
+	// lock, and can arrive before this event.
 	EventAcquired
-	// EventNotAcquired: TryAcquire, Acquire or Do ended without the lock. It has Elapsed with all
-	// waiting, and Err.
+	// EventNotAcquired means that TryAcquire, Acquire or Do ended without the lock. It has Elapsed
+	// including all waits, and Err.
 	EventNotAcquired
-	// EventExtended: an extension or a renewal succeeded. It has Votes, Elapsed and Remaining.
+	// EventExtended means that an extension or a renewal succeeded. It has Votes, Elapsed and
+	// Remaining.
 	EventExtended
-	// EventLost: a held lock was lost. It has Err, and in Elapsed how long the lock was held, since the
-	// try that got it began or it was handed over.
+	// EventLost means that a held lock was lost. It has Err, and in Elapsed the time for which the
+	// lock was held, counted from the start of the winning try or from the handover.
 	EventLost
-	// EventReleased: a release ended. It has Votes, the nodes that confirmed it, Elapsed as EventLost,
-	// and Err if no quorum confirmed; ErrClosed if Close did it.
+	// EventReleased means that a release ended. It has Votes, the number of nodes that confirmed
+	// it, Elapsed as in EventLost, and Err if no quorum confirmed; ErrClosed if Close released the
+	// lock.
 	EventReleased
 )
 
@@ -75,51 +78,51 @@ func (k EventKind) String() string {
 	return eventNames[k]
 }
 
-// An Op is what a node was asked to do. String returns a word for it, such as "acquire".
+// An Op is the operation of a request to a node. String returns its name, such as "acquire".
 type Op = protocol.Op
 
-// An Outcome is what became of a request to one node. String returns a word for it, such as "granted".
+// An Outcome is the outcome of a request to one node. String returns its name, such as "granted".
 type Outcome = protocol.Outcome
 
 // The outcomes.
 const (
-	Granted = protocol.Granted // the node did what was asked
-	Refused = protocol.Refused // it answered and did nothing: another has the lock, or nobody
-	Failed  = protocol.Failed  // it certainly did nothing
-	Unknown = protocol.Unknown // no answer came: it may have done it, or may still do it
+	Granted = protocol.Granted // the node carried out the operation
+	Refused = protocol.Refused // the node answered and did nothing: another client has the lock, or no client has it
+	Failed  = protocol.Failed  // the node certainly did nothing
+	Unknown = protocol.Unknown // no answer arrived: the node may have run the operation, or may still run it
 )
 
-// An Event is one thing that happened. Fields that its kind does not mention are zero, except Time,
+// An Event is one event of a Locker. Fields that its kind does not mention are zero, except Time,
 // Context, Name and Dropped.
 type Event struct {
 	Kind EventKind
-	Time time.Time // when it happened, which may be long before the Observer is told
+	Time time.Time // time of the event, which may be long before its delivery
 
-	// Context is for its values only, and may have ended. Events of an acquisition have the context
-	// that was given to the call, or what a Tracer made of it. Events of the lock (extensions,
-	// repairs, release, loss) have the one that was given.
+	// Context is only for its values, and may have ended. Events of an acquisition have the context
+	// of the call, or the context that a Tracer derived from it. Events of the lock (extensions,
+	// repairs, release, loss) have the context of the call.
 	Context context.Context
 
-	Name      string // the lock's name
-	Group     string // of NewGroups, that has the lock, or one of its names
+	Name      string // name of the lock
+	Group     string // group from NewGroups that has the lock, or one of its names
 	Op        Op
 	Node      string
 	Outcome   Outcome
 	Votes     int
 	Elapsed   time.Duration
-	Remaining time.Duration // validity left
+	Remaining time.Duration // remaining validity
 	Err       error
 
-	// Permits is how many callers may hold the lock, and Permit is which of them this one is (see
-	// Lock.Permit). They are zero unless the event is about a held lock with Permits above 1.
+	// Permits is the number of callers that may hold the lock, and Permit is the number of this one
+	// (see Lock.Permit). They are zero unless the event concerns a held lock with Permits above 1.
 	Permits, Permit int
 
-	// Dropped is how many events this Observer was too slow for since the last one. They happened
-	// before or soon after this one.
+	// Dropped is the number of events that were dropped since the last delivered event, because
+	// this Observer was too slow. They happened before this event or soon after it.
 	Dropped int
 }
 
-// isDetail reports whether the event is one of many, and no end that must add up.
+// isDetail reports whether the event is one of many, and not an end that must add up.
 func (k EventKind) isDetail() bool {
 	switch k {
 	case EventAcquired, EventNotAcquired, EventLost, EventReleased:

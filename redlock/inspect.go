@@ -11,25 +11,25 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
-// An Inspection is what the nodes hold for one name.
+// An Inspection is the state of one name on the nodes.
 type Inspection struct {
 	Name  string
 	Nodes []NodeState // in the order of the Locker's nodes
 }
 
-// A NodeState is one node's part of an Inspection.
+// A NodeState is the state of a name on one node.
 type NodeState struct {
 	Node   string
-	Value  string        // of the lock's key; empty if the node holds none
-	TTL    time.Duration // what is left of it; NoTTL if it never expires
+	Value  string        // value of the lock's key; empty without a key
+	TTL    time.Duration // remaining TTL; NoTTL if the key never expires
 	Stuck  bool          // the key has no TTL: only a DEL frees it
-	Holder Holder        // by the label in Value
-	Err    error         // a *NodeError: why the node did not say; nil if it did
+	Holder Holder        // from the label in Value
+	Err    error         // a *NodeError if the node did not report its state
 }
 
-// Holder returns the value that a quorum of nodes holds, and how long a quorum will hold it unless
-// it is extended (NoTTL: for ever). HolderOf reads its label. If ok is false there is no such
-// value; single nodes may still hold something, for example during a vote.
+// Holder returns the value that a quorum of nodes holds, and the time for which a quorum will hold
+// it unless it is extended (NoTTL means without limit). HolderOf reads its label. If ok is false
+// there is no such value; single nodes may still hold a value, for example during an attempt.
 func (i *Inspection) Holder() (value string, left time.Duration, ok bool) {
 	const never = time.Duration(1<<63 - 1)
 	ttls := map[string][]time.Duration{}
@@ -48,7 +48,8 @@ func (i *Inspection) Holder() (value string, left time.Duration, ok bool) {
 			continue
 		}
 		slices.Sort(ttls)
-		// The q longest-lived are the last quorum, and it ends with its first.
+		// The q keys that live longest are the last quorum, which ends when the first of them
+		// expires.
 		left := ttls[len(ttls)-q]
 		if left == never {
 			left = protocol.NoTTL
@@ -58,11 +59,11 @@ func (i *Inspection) Holder() (value string, left time.Duration, ok bool) {
 	return "", 0, false
 }
 
-// Inspect asks every node what it holds for name, and changes nothing. It waits for all of them,
-// for the node timeout at most.
+// Inspect asks every node for the state of name, and changes nothing. It waits for all of them, for
+// at most the node timeout.
 //
-// If fewer than a quorum answered, the error is a *QuorumError that matches ErrNoQuorum, or ctx's
-// error if that ended. The answers that came are returned with it.
+// If less than a quorum answered, the error is a *QuorumError that matches ErrNoQuorum, or ctx's
+// error if ctx ended. The received answers are returned in any case.
 func (l *Locker) Inspect(ctx context.Context, name string) (*Inspection, error) {
 	c, err := l.about(ctx, protocol.OpInspect, name)
 	if err != nil {
@@ -72,8 +73,8 @@ func (l *Locker) Inspect(ctx context.Context, name string) (*Inspection, error) 
 	return all[0], err
 }
 
-// InspectPermits asks every node what it holds for each of the k permits of name, as Inspect, and
-// returns an Inspection for each, in order. k is from 1 to 1,000; permits beyond k are not seen.
+// InspectPermits asks every node for the state of each of the k permits of name, and returns an
+// Inspection for each, in order. k is from 1 to 1,000; permits beyond k are not included.
 func (l *Locker) InspectPermits(ctx context.Context, name string, k int) ([]*Inspection, error) {
 	if _, err := l.settings.with([]Option{Permits(k)}); err != nil {
 		return nil, err

@@ -1,5 +1,5 @@
-// Package redlocktest has servers within the test's own process, so that a program can test how it
-// behaves while a lock is held by another process, when it loses a lock, and when servers are away:
+// Package redlocktest runs lock servers inside the process of a test. With it a program can test
+// its behavior when another process holds a lock, when a lock is lost, and when servers are down:
 //
 //	servers := redlocktest.Start(t)
 //	locker := servers.Locker()
@@ -7,8 +7,8 @@
 //	servers.Lose("invoice:42")             // the lock is lost, whoever holds it
 //	end := servers.Outage(2)               // two of three servers do not answer
 //
-// There is no socket, no waiting for quarantines, and nothing to install. The servers answer at once,
-// and are those that redquorum itself is tested on; their answers are held to real servers' in redquorum's
-// own tests. In a bubble of testing/synctest time is the bubble's, so that a test of a TTL of a minute
-// takes no time.
+// The servers need no sockets, no quarantine and no installation, and answer at once. redquorum's
+// own tests use the same servers, and compare their answers with real servers. In a bubble of
+// testing/synctest the servers use the time of the bubble, so the test of a TTL of a minute takes
+// no time.
 package redlocktest

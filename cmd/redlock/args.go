@@ -8,9 +8,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Which arguments a command takes, and what it says of others.
-
-// noCommand is for commands that have subcommands only.
+// noCommand is for commands that only have subcommands.
 func noCommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -18,7 +16,7 @@ func noCommand(c *cobra.Command, args []string) error {
 	return usageErrorf("unknown command %q%s; see %q", args[0], didYouMean(c, args[0], ""), c.CommandPath()+" --help")
 }
 
-// didYouMean suggests the subcommand of of with the name that is nearest, if one is near.
+// didYouMean suggests the subcommand of of with the most similar name, if one is similar enough.
 func didYouMean(of *cobra.Command, typed, before string) string {
 	if s := of.SuggestionsFor(typed); len(s) > 0 {
 		return fmt.Sprintf(" (did you mean %q?)", before+s[0])
@@ -36,7 +34,7 @@ func flagNames(c *cobra.Command) *cobra.Command {
 	return all
 }
 
-// noArguments is for commands that take flags only.
+// noArguments is for commands that take only flags.
 func noArguments(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usageErrorf("%s takes no arguments, only flags: %q%s", c.Name(), args, withEquals(c, args))
@@ -58,7 +56,7 @@ func withEquals(c *cobra.Command, args []string) (advice string) {
 	return advice
 }
 
-// oneArgument is for commands that take one argument, which is described by what.
+// oneArgument is for commands that take one argument. what describes it.
 func oneArgument(what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) != 1 {

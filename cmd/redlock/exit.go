@@ -16,17 +16,17 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// The exit codes. They are promised, because scripts and supervisors act on them. Most are those
-// of sysexits.h; a command that runs under a lock has its own.
+// The exit codes. They are stable, because scripts and supervisors act on them. Most are from
+// sysexits.h. A command that runs under a lock has its own exit codes.
 const (
-	exitFailed      = 1   // something else went wrong; stderr says what
+	exitFailed      = 1   // any other failure; stderr has the reason
 	exitUsage       = 64  // EX_USAGE: the command line is wrong
 	exitNoQuorum    = 69  // EX_UNAVAILABLE: too few servers answered
-	exitHeld        = 75  // EX_TEMPFAIL: the lock is held by another
+	exitHeld        = 75  // EX_TEMPFAIL: another client holds the lock
 	exitConfig      = 78  // EX_CONFIG: the environment, the configuration file or the map of the groups is wrong
 	exitLost        = 79  // the lock was lost while the command ran; above all of sysexits.h
-	exitCannotRun   = 126 // as a shell has it: the command cannot be executed
-	exitNotFound    = 127 // as a shell has it: there is no such command
+	exitCannotRun   = 126 // as in a shell: the command cannot be executed
+	exitNotFound    = 127 // as in a shell: the command does not exist
 	exitInterrupted = 130 // SIGINT; job.SignalCode has the codes of the other signals
 )
 
@@ -40,11 +40,10 @@ const exitCodesHelp = `Exit codes:
   64, 78               the command line is wrong; the configuration is wrong
   1                    anything else`
 
-// wrongCodes are those that all commands have. They are the last in each list.
+// wrongCodes are the exit codes that all commands share. They are the last in each list.
 const wrongCodes = `  64, 78 the command line is wrong; the configuration is wrong`
 
-// An exitError is an error with the exit code that it leads to. Without an err
-// nothing is printed.
+// An exitError is an error with its exit code. Nothing is printed if err is nil.
 type exitError struct {
 	code int
 	err  error
@@ -91,7 +90,8 @@ func exitCode(ctx context.Context, err error) int {
 	return exitFailed
 }
 
-// confirm asks a question at the terminal, and returns an error unless one of the wanted lines is typed.
+// confirm asks a question at the terminal, and returns an error unless the user types one of the
+// wanted lines.
 func confirm(c *cobra.Command, question string, wanted ...string) error {
 	if !plain.IsTerminal(c.InOrStdin()) {
 		return usageErrorf("--yes is required where there is no terminal to confirm: nothing was changed")

@@ -28,8 +28,8 @@ func init() {
 	roles = map[string]func() int{"hold": holdOracle, "deaf": deaf, "listen": listen, "leave": leave, "echo": echo}
 }
 
-// oracle opens a file that no other can open. It is free when all who have it are dead, whatever clocks
-// and the network do.
+// oracle opens a file that no other process can open. The file is free when all processes that have
+// it are dead, regardless of clocks and the network.
 func oracle(path string) (windows.Handle, error) {
 	name, err := windows.UTF16PtrFromString(path)
 	if err != nil {
@@ -55,7 +55,7 @@ func startDeaf(file windows.Handle) error {
 	return cmd.Start()
 }
 
-// holdOracle has the oracle until it is killed, and so has a process that it starts.
+// holdOracle holds the oracle until it is killed. It starts a process that does the same.
 func holdOracle() int {
 	if code := leave(); code != 0 {
 		return code
@@ -63,7 +63,7 @@ func holdOracle() int {
 	return sleep()
 }
 
-// leave leaves a process behind that has the oracle.
+// leave starts a process that inherits the oracle, and returns.
 func leave() int {
 	file, err := oracle(os.Getenv("REDLOCK_TEST_FILE"))
 	if err == nil {
@@ -76,7 +76,7 @@ func leave() int {
 	return 0
 }
 
-// deaf is not ended by Ctrl-Break, and prints when it is so.
+// deaf survives Ctrl-Break, and prints a line once it does.
 func deaf() int {
 	signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	fmt.Println("held")
@@ -85,7 +85,7 @@ func deaf() int {
 
 func sleep() int {
 	signal.Notify(make(chan os.Signal, 1), os.Interrupt)
-	time.Sleep(2 * endless) // a test that fails must not leave it for ever
+	time.Sleep(2 * endless) // limited, in case the test fails
 	return 0
 }
 
@@ -99,7 +99,7 @@ func listen() int {
 	return 5
 }
 
-// echo prints what the command finds, and ends with a code of its own, larger than that of a Unix.
+// echo prints the environment of the command, and ends with an exit code larger than any on Unix.
 func echo() int {
 	var line string
 	fmt.Scanln(&line)

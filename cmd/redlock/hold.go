@@ -62,7 +62,7 @@ type holdCommand struct {
 	*acquisition
 
 	input   chan struct{} // closed when standard input has ended
-	patient bool          // a program is given time to end before its lock is released; a person at a terminal has none
+	patient bool          // a program has time to end before its lock is released; a person at a terminal does not
 	output  *holdOutput
 	renewed renewals
 }
@@ -107,7 +107,7 @@ var errInputEnded = errors.New("standard input ended before the lock was granted
 // run takes the lock and holds it until standard input ends.
 func (h *holdCommand) run(c *cobra.Command, names []string) error {
 	reread.ReapOrphans()
-	// A program that has gone away must not end this process, which has a lock to release.
+	// If the program has ended, SIGPIPE must not end this process, which has a lock to release.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ctx, cancel := context.WithCancelCause(c.Context())
 	defer cancel(nil)
@@ -135,13 +135,13 @@ func (h *holdCommand) run(c *cobra.Command, names []string) error {
 		return err
 	case errors.Is(released, redlock.ErrLost):
 		return &exitError{code: exitLost, err: fmt.Errorf("%w; the work had not ended by then", released)}
-	case released != nil && !errors.Is(released, redlock.ErrSameServer): // which was told
-		h.warn(fmt.Sprintf("%v; the lock expires within %v", released, h.ttl)) // the work was protected
+	case released != nil && !errors.Is(released, redlock.ErrSameServer): // reported already
+		h.warn(fmt.Sprintf("%v; the lock expires within %v", released, h.ttl)) // only the release failed; the work was protected
 	}
 	return nil
 }
 
-// hold tells the program how the lock fares, and returns when the lock may be released: without an
+// hold reports the state of the lock to the program, and returns when the lock may be released: without an
 // error if standard input has ended.
 func (h *holdCommand) hold(ctx context.Context, lock *redlock.Lock) error {
 	due := make(chan struct{}, 1)
@@ -163,36 +163,36 @@ func (h *holdCommand) hold(ctx context.Context, lock *redlock.Lock) error {
 			timer.Reset(h.left(lock))
 			h.output.tell(h.line("renewed", lock))
 		case <-h.warned:
-			if lock.Remaining() <= h.ttl/2 { // it was not renewed just now
+			if lock.Remaining() <= h.ttl/2 { // no renewal arrived since the warning
 				h.output.tell(h.line("warning", lock))
 			}
 		case <-due:
-			if left := h.left(lock); left > 0 { // it was renewed just now
+			if left := h.left(lock); left > 0 { // a renewal arrived since
 				timer.Reset(left)
 				continue
 			}
 			err := fmt.Errorf("%q: %w: not renewed in time", lock.Name(), redlock.ErrLost)
 			return h.outlast(lock, &exitError{code: exitLost, err: h.told.Because(err)})
-		case err := <-h.output.broken: // the program cannot be told of a loss
+		case err := <-h.output.broken: // the program cannot learn of a loss
 			return h.outlast(lock, &exitError{code: exitFailed, err: fmt.Errorf("output: %w", err)})
 		case <-ctx.Done():
 			end := &exitError{code: exitCode(ctx, ctx.Err()), err: context.Cause(ctx)}
 			if !h.patient {
 				return end
 			}
-			return h.outlast(lock, end) // a signal of the terminal's comes to the program, too
+			return h.outlast(lock, end) // the program gets a signal from the terminal, too
 		}
 	}
 }
 
-// lost tells of a lock that another may have by now.
+// lost reports a lock that another client may have by now.
 func (h *holdCommand) lost(why error) error {
 	h.output.tell(holdLine{Event: "stop", Reason: plain.OneLine(why.Error())})
 	return &exitError{code: exitLost, err: why}
 }
 
-// outlast asks the program to stop, and waits until it has, as the end of its input tells, or its
-// time is over. Until then no other client can have the lock. It returns end.
+// outlast asks the program to stop, and waits until the input ends or the program's time is up.
+// Until then no other client can have the lock. It returns end.
 func (h *holdCommand) outlast(lock *redlock.Lock, end *exitError) error {
 	line := h.line("stop", lock)
 	line.Reason = plain.OneLine(end.Error())
@@ -228,27 +228,27 @@ func (h *holdCommand) first(lock *redlock.Lock) holdLine {
 	return line
 }
 
-// untilEnd returns for how long the work may go on. What is left then is for a line that is read
-// late, and for the end of the work.
+// untilEnd returns the time for which the work may continue. It leaves a part of the validity for a
+// line that is read late, and for the end of the work.
 func (h *holdCommand) untilEnd(lock *redlock.Lock) time.Duration {
 	return max(0, lock.Remaining()-job.Margin(h.ttl))
 }
 
-// line returns a line with the end of the work. The clock is read before the lock, so a pause in between
-// makes the time shorter, not longer. A pause after that does no harm, because the end is on a clock that
-// the program reads, too.
+// line returns a line with the end of the work. It reads the clock before the lock, so a pause in
+// between makes the end earlier, not later. A later pause does no harm, because the program reads
+// the same clock.
 func (h *holdCommand) line(event string, lock *redlock.Lock) holdLine {
 	now := job.MachineTime()
 	left := h.untilEnd(lock)
 	return holdLine{Event: event, Remaining: left.Milliseconds(), Until: now.Milliseconds() + left.Milliseconds()}
 }
 
-// left returns in how long the program must be asked to stop, unless the lock is renewed.
+// left returns the time until the program must be asked to stop, unless the lock is renewed.
 func (h *holdCommand) left(lock *redlock.Lock) time.Duration {
 	return max(0, h.untilEnd(lock)-h.grace)
 }
 
-// renewals is an Observer that has room for one renewal that was not told yet.
+// renewals is an Observer with room for one unreported renewal.
 type renewals chan struct{}
 
 // Observe implements redlock.Observer.
@@ -261,18 +261,19 @@ func (r renewals) Observe(e redlock.Event) {
 	}
 }
 
-// A holdOutput writes lines in a goroutine of its own: a program that reads none of them must not
-// keep the end of its lock from being noticed.
+// A holdOutput writes lines in a goroutine of its own: otherwise a program that does not read would
+// prevent redlock from noticing the end of the lock.
 type holdOutput struct {
 	lines   chan holdLine
-	broken  chan error // why a line could not be written
+	broken  chan error // error of a line that could not be written
 	written chan struct{}
 }
 
 const (
-	// unread is how many lines are kept for a program that does not read. Later ones are left out.
+	// unread is the number of lines that are kept for a program that does not read. Later lines are
+	// dropped.
 	unread = 64
-	// lastLines is how long end waits for the program to read.
+	// lastLines is the time that end waits for the program to read.
 	lastLines = 200 * time.Millisecond
 )
 
@@ -298,7 +299,7 @@ func (o *holdOutput) tell(line holdLine) {
 	}
 }
 
-// end is called after the last line. The end of the output says the same as "stop".
+// end is called after the last line. The end of the output means the same as "stop".
 func (o *holdOutput) end() {
 	close(o.lines)
 	select {

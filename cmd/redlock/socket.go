@@ -10,9 +10,9 @@ import (
 	"syscall"
 )
 
-// A socket is a listener at a path. The lock on a file beside it keeps other processes from the path while this one
-// may still use it. Otherwise one of two that start at once could remove the socket that the other has just made,
-// and one that ends could remove its successor's.
+// A socket is a listener at a path. A lock on a second file keeps other processes from the path
+// while this one may still use it. Otherwise, if two processes start at once, one could remove the
+// new socket of the other. A process that ends could also remove its successor's socket.
 type socket struct {
 	*net.UnixListener
 	path string
@@ -21,11 +21,11 @@ type socket struct {
 	once sync.Once
 }
 
-// Close implements net.Listener. It removes the path if it is still that of this socket. The file of the lock stays:
-// another process may be about to lock it.
+// Close implements net.Listener. It removes the path if the path still leads to this socket. The
+// file of the lock stays: another process may be about to lock it.
 func (s *socket) Close() (err error) {
 	s.once.Do(func() {
-		// Before the socket is closed: its inode can then be another's.
+		// The check precedes the close, because after the close another file can get the inode.
 		if now, err := os.Lstat(s.path); err == nil && os.SameFile(now, s.file) {
 			os.Remove(s.path)
 		}
@@ -34,7 +34,7 @@ func (s *socket) Close() (err error) {
 	return err
 }
 
-// listenUnix listens at a path, also where a process that was killed has left its socket.
+// listenUnix listens at a path, even if a killed process has left its socket there.
 func listenUnix(path string) (_ net.Listener, err error) {
 	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -69,7 +69,7 @@ func listenUnix(path string) (_ net.Listener, err error) {
 	return s, nil
 }
 
-// removeStale removes a socket to which nothing listens, or returns why not.
+// removeStale removes a socket without a listener, or returns the reason it cannot.
 func removeStale(path string) error {
 	if other, err := net.Dial("unix", path); err == nil {
 		other.Close()
@@ -77,7 +77,7 @@ func removeStale(path string) error {
 	} else if !errors.Is(err, syscall.ECONNREFUSED) {
 		return fmt.Errorf("%s exists, and is not a socket that can be replaced: %w", path, err)
 	}
-	if file, err := os.Lstat(path); err != nil || file.Mode().Type() != fs.ModeSocket { // which is refused, too
+	if file, err := os.Lstat(path); err != nil || file.Mode().Type() != fs.ModeSocket { // other files refuse connections, too
 		return fmt.Errorf("%s exists, and is not a socket: remove it, or use another path", path)
 	}
 	return os.Remove(path)

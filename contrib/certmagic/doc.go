@@ -1,36 +1,35 @@
-// Package redlockcertmagic gives any storage of certmagic, and so of Caddy, the locks of a
-// redlock.Locker. Certificates stay where they are; only the locks are held by the votes of Redis
-// servers.
+// Package redlockcertmagic adds the locks of a redlock.Locker to any storage of certmagic, and so
+// of Caddy. Certificates stay where they are. Only the locks are held on Redis servers.
 //
 //	storage, err := redlockcertmagic.New(&certmagic.FileStorage{Path: "/mnt/shared"}, locker)
 //	certmagic.Default.Storage = storage
 //
-// All instances of a cluster must lock in the same way, so give all of them this storage at once: an
-// instance with another one neither excludes these nor is excluded. As certmagic says itself, what it
-// does under a lock tolerates that now and then.
+// All instances of a cluster must use the same kind of lock, so switch all of them to this storage
+// at the same time. An instance with another storage neither excludes the others nor is excluded.
+// As its documentation says, certmagic tolerates an occasional overlap.
 //
 // # Leases
 //
-// A lock is renewed for as long as its holder lives, however long issuing takes, and ends one TTL of
-// the Locker after the holder has died. So the durations that certmagic asks for in RenewLockLease,
-// which are up to 30 days, are no TTLs, and are not used.
+// A lock is renewed as long as its holder lives, no matter how long the issuing takes, and expires
+// one TTL of the Locker after the holder has died. The durations that certmagic passes to
+// RenewLockLease, up to 30 days, are therefore not used as TTLs.
 //
-// # A lock that is lost
+// # Lost locks
 //
-// certmagic has no way to stop what it does under a lock. It learns of a loss in two places:
+// certmagic cannot stop work that runs under a lock. It notices a loss in two places:
 //
-//   - RenewLockLease, which it calls before each attempt to get a certificate. A lock that was lost
-//     is acquired anew then, because an attempt begins by looking whether the certificate is there.
-//     If another instance has it, the attempt fails, and certmagic makes another later.
-//   - Unlock, whose error matches redlock.ErrLost. certmagic writes it to its log.
+//   - RenewLockLease, which certmagic calls before each attempt to get a certificate. A lost lock
+//     is then acquired again, because an attempt first checks whether the certificate exists. If
+//     another instance has the lock, the attempt fails, and certmagic makes another attempt later.
+//   - Unlock, whose error matches redlock.ErrLost. certmagic logs it.
 //
-// An attempt that is under way when its lock is lost goes on, and another instance can begin one
-// beside it. The worst of that is a certificate that is issued twice.
+// An attempt that loses its lock continues, and another instance can start a second one at the same
+// time. At worst, the certificate is issued twice.
 //
-// # The end of a process
+// # Exit of a process
 //
-// certmagic.CleanUpOwnLocks unlocks all that the process holds, without stopping what is done under
-// the locks. That unlocks a second time when it is done: an Unlock of what is not locked does nothing.
-// Locks have names and no handles, so if the process locks such a name again in between, the second
-// Unlock frees that lock. So call CleanUpOwnLocks immediately before the exit, as certmagic says.
+// certmagic.CleanUpOwnLocks unlocks all locks of the process without stopping the work. The work
+// unlocks a second time when it is done. An Unlock without a lock does nothing. Locks have names
+// but no handles, so if the process locks the name again in between, the second Unlock frees the
+// new lock. Therefore call CleanUpOwnLocks immediately before the exit, as certmagic recommends.
 package redlockcertmagic

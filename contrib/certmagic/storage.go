@@ -12,10 +12,11 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// Prefix begins the name of each lock, behind that of the Locker (redlock.Prefix).
+// Prefix is the start of the name of each lock. It follows the prefix of the Locker
+// (redlock.Prefix).
 const Prefix = "certmagic:"
 
-// A Storage stores as the one that it was made of, and has the locks of a redlock.Locker. It is safe
+// A Storage stores data in another storage and takes its locks from a redlock.Locker. It is safe
 // for concurrent use.
 type Storage struct {
 	certmagic.Storage
@@ -23,7 +24,7 @@ type Storage struct {
 	opts   []redlock.Option
 
 	mu  sync.Mutex
-	ops map[string]*operation // of this process, by the name that certmagic gave
+	ops map[string]*operation // operations of this process, by the name passed by certmagic
 }
 
 var (
@@ -32,15 +33,15 @@ var (
 	_ certmagic.LockLeaseRenewer = (*Storage)(nil)
 )
 
-// An operation is what certmagic does under a lock, from Lock to Unlock.
+// An operation is the work of certmagic under a lock, from Lock to Unlock.
 type operation struct {
 	over chan struct{}
-	lock *redlock.Lock // guarded by Storage.mu; nil until there is one
+	lock *redlock.Lock // guarded by Storage.mu; nil until acquired
 }
 
-// New returns a Storage that stores in inner. The options are for the locks; Exclusive is set in any
-// case. Errors: what is wrong with the arguments. No server is asked. The Locker stays the caller's,
-// to be closed when certmagic has stopped.
+// New returns a Storage that stores in inner. The options apply to the locks; Exclusive is always
+// set. New returns an error for an invalid argument, and sends nothing to the servers. The caller
+// still owns the Locker, and closes it after certmagic has stopped.
 func New(inner certmagic.Storage, locker *redlock.Locker, opts ...redlock.Option) (*Storage, error) {
 	switch {
 	case inner == nil:
@@ -56,12 +57,12 @@ func New(inner certmagic.Storage, locker *redlock.Locker, opts ...redlock.Option
 	return s, nil
 }
 
-// String names the storage in certmagic's log.
+// String returns the name of the storage for certmagic's log.
 func (s *Storage) String() string { return fmt.Sprintf("redquorum:%v", s.Storage) }
 
-// Lock implements certmagic.Locker: it waits for the lock as redlock.Locker.Acquire does, and for an
-// operation of this process under the same name. Errors: redlock.ErrNoQuorum in an outage that is
-// longer than redlock.Patience, redlock.ErrClosed, or that of ctx.
+// Lock implements certmagic.Locker. It waits for the lock like redlock.Locker.Acquire, and for an
+// operation of this process under the same name. The error is redlock.ErrNoQuorum if an outage
+// exceeds redlock.Patience, redlock.ErrClosed, or the error of ctx.
 func (s *Storage) Lock(ctx context.Context, name string) error {
 	op := &operation{over: make(chan struct{})}
 	for {
@@ -78,8 +79,8 @@ func (s *Storage) Lock(ctx context.Context, name string) error {
 	return s.acquire(ctx, name, op, s.locker.Acquire)
 }
 
-// TryLock implements certmagic.TryLocker: it asks once, and returns false without an error if another
-// holds the lock. Errors are those of Lock.
+// TryLock implements certmagic.TryLocker. It tries once, and returns false without an error if
+// another holder has the lock. The errors are the same as for Lock.
 func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
 	op := &operation{over: make(chan struct{})}
 	if s.begin(name, op) != nil {
@@ -92,8 +93,9 @@ func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
 	return err == nil, err
 }
 
-// begin makes op the operation of the process under its name, or returns the one that is. A lock that
-// was lost does not end its operation, and the next must not have that one's Unlock.
+// begin makes op the current operation under its name, or returns the current one if there is one.
+// A lost lock does not end its operation, because otherwise its Unlock would end the next
+// operation.
 func (s *Storage) begin(name string, op *operation) *operation {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,7 +108,7 @@ func (s *Storage) begin(name string, op *operation) *operation {
 
 type acquisition func(context.Context, string, ...redlock.Option) (*redlock.Lock, error)
 
-// acquire gives op its lock, or ends it.
+// acquire acquires the lock of op. On failure it ends op.
 func (s *Storage) acquire(ctx context.Context, name string, op *operation, ask acquisition) error {
 	lock, err := ask(ctx, Prefix+name, s.opts...)
 	s.mu.Lock()
@@ -120,13 +122,14 @@ func (s *Storage) acquire(ctx context.Context, name string, op *operation, ask a
 	return nil
 }
 
-// Unlock implements certmagic.Locker. It releases the lock though ctx has ended, which bounds the
-// waiting only, and does nothing if the name is not locked.
+// Unlock implements certmagic.Locker. It releases the lock even if ctx has ended; ctx limits only
+// the wait for confirmation. Unlock does nothing if the name is not locked.
 //
-// Errors: redlock.ErrLost or redlock.ErrClosed if the lock ended before, so that another instance may
-// have been at work, too; redlock.ErrNoQuorum or that of ctx if too few servers have confirmed the
-// release, which goes on in the background. The contract of certmagic.Locker has an error only for a
-// lock that could not be released, and none for one that was lost; certmagic logs both.
+// The error is redlock.ErrLost or redlock.ErrClosed if the lock ended before, so that another
+// instance may have worked at the same time. It is redlock.ErrNoQuorum or the error of ctx if too
+// few servers have confirmed the release, which then continues in the background. The contract of
+// certmagic.Locker has an error only for a lock that could not be released, and none for a lost
+// lock; certmagic logs both.
 func (s *Storage) Unlock(ctx context.Context, name string) error {
 	op, lock := s.locked(name, true)
 	if lock == nil {
@@ -139,8 +142,8 @@ func (s *Storage) Unlock(ctx context.Context, name string) error {
 	return nil
 }
 
-// locked returns the operation under a name and its lock, or nil if there is none. With end it is that
-// no more.
+// locked returns the operation under a name and its lock, or nil without an operation. If end is
+// true, it also ends the operation.
 func (s *Storage) locked(name string, end bool) (*operation, *redlock.Lock) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,10 +157,10 @@ func (s *Storage) locked(name string, end bool) (*operation, *redlock.Lock) {
 	return op, op.lock
 }
 
-// RenewLockLease implements certmagic.LockLeaseRenewer: after nil the lock is held at this moment, and
-// is renewed until Unlock, whatever the duration is. A lock that was lost is asked for anew, once.
-// Errors: redlock.ErrReleased if the name is not locked here; redlock.ErrHeld if another instance has
-// the lock by now; the others of Lock.
+// RenewLockLease implements certmagic.LockLeaseRenewer. If it returns nil, the lock is held at this
+// moment, and is renewed until Unlock; the duration is ignored. A lost lock is requested again,
+// once. The error is redlock.ErrReleased if the name is not locked here, redlock.ErrHeld if another
+// instance has the lock by now, or an error of Lock.
 func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Duration) error {
 	op, lock := s.locked(name, false)
 	switch {
@@ -175,7 +178,7 @@ func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Durati
 		op.lock, lock = lock, nil
 	}
 	s.mu.Unlock()
-	if lock != nil { // it was unlocked meanwhile
+	if lock != nil { // unlocked in the meantime
 		lock.Release(ctx)
 		return fmt.Errorf("redlockcertmagic: renew %q: %w", name, redlock.ErrReleased)
 	}

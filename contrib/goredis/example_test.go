@@ -14,11 +14,11 @@ import (
 )
 
 func open(clients []*redis.Client, opts ...redlock.LockerOption) (*redlock.Locker, error) {
-	nodes, err := goredis.Nodes(clients) // one for each server: one, three or five
+	nodes, err := goredis.Nodes(clients) // one per server: one, three or five
 	if err != nil {
 		return nil, err
 	}
-	return redlock.New(nodes, opts...) // to be closed at the end of the program
+	return redlock.New(nodes, opts...) // close the Locker at the end of the program
 }
 
 func Example() {

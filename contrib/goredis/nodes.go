@@ -18,19 +18,19 @@ import (
 // failoverAddr is the Addr of all clients of redis.NewFailoverClient, whose Dialer asks Sentinel.
 const failoverAddr = "FailoverClient"
 
-// Nodes returns a node for the server of each client, for redlock.New or a redlock.Group, whose
-// Locker closes them. It does not use the clients' connections, and does not close the clients.
+// Nodes returns a node for the server of each client, for redlock.New or a redlock.Group. The
+// Locker closes the nodes. Nodes neither uses the clients' connections nor closes the clients.
 //
-// It waits for connections as pool.OpenWith does, and takes the same options for all nodes:
+// Nodes waits for connections like pool.OpenWith, and applies the options to all nodes:
 // pool.DialTimeout, pool.StallTimeout, pool.Reauthenticate and pool.Log. pool.NetDial and
-// pool.Credentials take the place of what the clients have, and pool.TLS has no effect. Errors are
-// about the clients and the options, and not about servers that are down; they hold no password.
+// pool.Credentials override the settings of the clients, and pool.TLS has no effect. Errors concern
+// the clients and the options, but not servers that are down. They contain no passwords.
 func Nodes(clients []*redis.Client, opts ...pool.Option) ([]pool.Node, error) {
 	if len(clients) == 0 {
 		return nil, errors.New("goredis: no clients: pass one for each Redis server")
 	}
 	urls := make([]string, len(clients))
-	servers := make(map[string]*redis.Options, len(clients)) // by their addresses
+	servers := make(map[string]*redis.Options, len(clients)) // by address
 	for i, c := range clients {
 		address, err := addressOf(c)
 		if err != nil {
@@ -49,8 +49,8 @@ func Nodes(clients []*redis.Client, opts ...pool.Option) ([]pool.Node, error) {
 	return pool.OpenWith(urls, append([]pool.Option{pool.NetDial(dial), pool.Credentials(login)}, opts...)...)
 }
 
-// addressOf returns the address that package pool gives the server of the client, or why that is no
-// node: what the client is.
+// addressOf returns package pool's address of the client's server. The error is the predicate of a
+// sentence about the client.
 func addressOf(c *redis.Client) (string, error) {
 	if c == nil {
 		return "", errors.New("is nil")
@@ -63,14 +63,15 @@ func addressOf(c *redis.Client) (string, error) {
 	case o.Network == "unix" && !strings.HasPrefix(o.Addr, "/"):
 		return "", fmt.Errorf("is of the socket %.100q, which is not an absolute path", o.Addr)
 	}
-	address, _, err := pool.Dialer(urlOf(o, 0)) // without a database the name is the address
+	address, _, err := pool.Dialer(urlOf(o, 0)) // without a database, the name is the address
 	if err != nil {
 		return "", fmt.Errorf("has an Addr that is not host:port: %w", err) // a URL there may hold a password
 	}
 	return address, nil
 }
 
-// urlOf returns the URL of the server, without credentials. It has no TLS, which the Dialer does.
+// urlOf returns the URL of the server, without credentials. It has no TLS, because the Dialer does
+// that.
 func urlOf(o *redis.Options, database int) string {
 	u := url.URL{Scheme: "redis", Host: o.Addr, RawQuery: "db=" + strconv.Itoa(database)}
 	if o.Network == "unix" {
@@ -79,7 +80,7 @@ func urlOf(o *redis.Options, database int) string {
 	return u.String()
 }
 
-// credentials returns those of a new connection, in the order in which go-redis looks for them.
+// credentials returns the credentials of a new connection, in go-redis' order of preference.
 func credentials(ctx context.Context, o *redis.Options) (user, password string, err error) {
 	switch {
 	case o.StreamingCredentialsProvider != nil:
@@ -93,22 +94,22 @@ func credentials(ctx context.Context, o *redis.Options) (user, password string, 
 	return o.Username, o.Password, nil
 }
 
-// current subscribes for as long as it asks. A subscription that stayed would keep the provider at
-// work when the Locker is closed, of which nothing tells this package.
+// current subscribes only during the call. A lasting subscription would keep the provider busy
+// after the Locker was closed, because this package does not notice the closing.
 func current(p auth.StreamingCredentialsProvider) (user, password string, err error) {
 	c, unsubscribe, err := p.Subscribe(new(listener))
 	if err != nil {
 		return "", "", err
 	}
-	if unsubscribe != nil { // without which go-redis does, too
-		unsubscribe() // its error is no reason to be without the credentials
+	if unsubscribe != nil { // go-redis tolerates nil, too
+		unsubscribe() // the credentials are usable even if this fails
 	}
 	user, password = c.BasicAuth()
 	return user, password, nil
 }
 
-// A listener ignores new credentials, which the node asks for. It is not empty, so that each has an
-// address of its own, by which providers tell listeners apart.
+// A listener ignores new credentials, because the node asks for them. It is not empty, because
+// providers distinguish listeners by their addresses.
 type listener struct{ _ byte }
 
 func (*listener) OnNext(auth.Credentials) {}

@@ -16,7 +16,7 @@ import (
 )
 
 func openLocker(servers []string) (*redlock.Locker, error) {
-	telemetry, err := redlockotel.New() // behind otel.SetTracerProvider and otel.SetMeterProvider
+	telemetry, err := redlockotel.New() // after otel.SetTracerProvider and otel.SetMeterProvider
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +33,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer servers.Close()
-	spans := tracetest.NewSpanRecorder() // where a program has an exporter
+	spans := tracetest.NewSpanRecorder() // stands for an exporter
 	otel.SetTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)))
 
 	locker, err := openLocker(servers.URLs())
@@ -41,7 +41,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	_, err = locker.TryAcquire(context.Background(), "invoice:42")
-	fmt.Println(err != nil) // for these servers are new, and could have forgotten locks
+	fmt.Println(err != nil) // because these servers are new, and could have forgotten locks
 	locker.Close()
 
 	for _, s := range spans.Ended() {

@@ -11,13 +11,13 @@ import (
 	"github.com/redquorum/redquorum/internal/measure"
 )
 
-// meters are the instruments of the metrics.
+// meters holds the instruments of the metrics.
 type meters struct {
 	add  map[*measure.Metric]func(context.Context, float64, metric.MeasurementOption)
-	sets sync.Map // of metric.MeasurementOption, by series: they are few, and take long to make
+	sets sync.Map // maps a series to its metric.MeasurementOption; there are few, and they are slow to create
 }
 
-// A series is a metric with the values of its labels, which are three at most.
+// A series is a metric with the values of its labels, at most three.
 type series struct {
 	of     *measure.Metric
 	values [3]string

@@ -17,8 +17,8 @@ import (
 // scope is the name of the instrumentation.
 const scope = "github.com/redquorum/redquorum/contrib/otel"
 
-// An Observer makes spans and metrics of events, for redlock.Observe. It is a redlock.Tracer. One
-// may serve several Lockers. It is safe for concurrent use.
+// An Observer converts events into spans and metrics, for redlock.Observe. It is a redlock.Tracer.
+// One Observer may serve several Lockers. It is safe for concurrent use.
 type Observer struct {
 	spans  spans
 	meters *meters
@@ -26,8 +26,8 @@ type Observer struct {
 
 var _ redlock.Tracer = (*Observer)(nil)
 
-// New returns an Observer. Its errors are those of an option, and of the MeterProvider that refuses
-// to make an instrument.
+// New returns an Observer. It returns an error for an invalid option, or if the MeterProvider
+// refuses to create an instrument.
 func New(opts ...Option) (*Observer, error) {
 	s := settings{tracers: otel.GetTracerProvider(), meters: otel.GetMeterProvider(), names: true}
 	for _, o := range opts {
@@ -63,8 +63,8 @@ type settings struct {
 	names   bool
 }
 
-// WithTracerProvider sets where spans go. Default: otel.GetTracerProvider, as it is when New is
-// called.
+// WithTracerProvider sets the destination of spans. Default: otel.GetTracerProvider at the call of
+// New.
 func WithTracerProvider(p trace.TracerProvider) Option {
 	return func(s *settings) error {
 		if p == nil {
@@ -75,8 +75,8 @@ func WithTracerProvider(p trace.TracerProvider) Option {
 	}
 }
 
-// WithMeterProvider sets where metrics go. Default: otel.GetMeterProvider, as it is when New is
-// called.
+// WithMeterProvider sets the destination of metrics. Default: otel.GetMeterProvider at the call of
+// New.
 func WithMeterProvider(p metric.MeterProvider) Option {
 	return func(s *settings) error {
 		if p == nil {
@@ -87,8 +87,8 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 	}
 }
 
-// WithoutNames leaves the locks' names out of spans, for names that must not be read in a trace.
-// Default: they are the attribute redlock.name.
+// WithoutNames omits the names of locks from spans, for names that must not appear in a trace.
+// Default: the names are the attribute redlock.name.
 func WithoutNames() Option {
 	return func(s *settings) error {
 		s.names = false

@@ -17,17 +17,17 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// maxVoteSpans is how many replies of nodes are shown below one acquisition. One that waits in
-// contention for an hour gets a hundred thousand.
+// maxVoteSpans limits the number of child spans per acquisition. An acquisition that waits in
+// contention for an hour gets a hundred thousand replies.
 const maxVoteSpans = 128
 
-// spans makes spans of events.
+// spans converts events into spans.
 type spans struct {
 	tracer trace.Tracer
 	names  bool
 }
 
-// An acquisition is one of those under way, or one with votes to come.
+// An acquisition is in progress, or may still get votes.
 type acquisition struct {
 	span     trace.Span
 	shown    bool // the span is recorded
@@ -36,7 +36,8 @@ type acquisition struct {
 	votes    atomic.Int64
 }
 
-// acquisitionKey finds the acquisition of these spans in a context: there may be other tracers.
+// An acquisitionKey is the key of an acquisition in its context. It contains the spans, because the
+// context may contain other tracers.
 type acquisitionKey struct{ of *spans }
 
 func (s *spans) start(ctx context.Context, name string) context.Context {
@@ -73,8 +74,8 @@ func (s *spans) observe(e redlock.Event) {
 	}
 }
 
-// lost tells the caller's span (see Lock.Context) of a loss. If that span has ended, a span below it tells, unless the
-// trace is not sampled.
+// lost reports a loss to the caller's span (see Lock.Context). If that span has ended, lost creates
+// a child span of it, unless the trace is not sampled.
 func (s *spans) lost(e redlock.Event) {
 	at := trace.WithTimestamp(e.Time)
 	caller := trace.SpanFromContext(e.Context)
@@ -91,7 +92,7 @@ func (s *spans) lost(e redlock.Event) {
 	span.End(at)
 }
 
-// name is the attribute of a lock's name, unless names are left out.
+// name returns the attribute with the name of a lock, unless names are omitted.
 func (s *spans) name(name string) (attrs []attribute.KeyValue) {
 	if s.names {
 		attrs = append(attrs, attribute.String("redlock.name", measure.Text(name)))
@@ -99,8 +100,8 @@ func (s *spans) name(name string) (attrs []attribute.KeyValue) {
 	return attrs
 }
 
-// end completes the span. Its status has no more than the outcome: an error's text has the lock's
-// name, and the nodes' reasons are below.
+// end completes the span. The description of its status is the outcome, because the text of an
+// error contains the name of the lock. The child spans have the nodes' reasons.
 func (a *acquisition) end(at time.Time, err error) {
 	outcome := measure.Acquisition(err)
 	a.span.SetAttributes(
@@ -111,7 +112,7 @@ func (a *acquisition) end(at time.Time, err error) {
 	if omitted := a.votes.Load() - maxVoteSpans; omitted > 0 {
 		a.span.SetAttributes(attribute.Int64("redlock.votes_omitted", omitted))
 	}
-	// That another holds the lock is an answer and no error, above all to a TryAcquire.
+	// Another holder is a normal outcome and not an error, above all for TryAcquire.
 	if err != nil && outcome != measure.Held {
 		a.span.SetAttributes(semconv.ErrorTypeKey.String(outcome))
 		a.span.SetStatus(codes.Error, outcome)
@@ -119,7 +120,7 @@ func (a *acquisition) end(at time.Time, err error) {
 	a.span.End(trace.WithTimestamp(at))
 }
 
-// vote makes the span of a reply.
+// vote creates the span of a reply.
 func (s *spans) vote(e redlock.Event) {
 	attrs := append(address(e.Node),
 		semconv.DBSystemNameRedis,
@@ -141,11 +142,11 @@ func (s *spans) vote(e redlock.Event) {
 	span.End(trace.WithTimestamp(e.Time))
 }
 
-// address is a node's name, and the address in it.
+// address returns the attributes for a node's name, and for the address in it.
 func address(node string) []attribute.KeyValue {
 	node = measure.Text(node)
 	attrs := []attribute.KeyValue{attribute.String("redlock.node", node)}
-	name, _, _ := strings.Cut(node, "/") // the database is none of the address
+	name, _, _ := strings.Cut(node, "/") // without the database
 	if host, port, err := net.SplitHostPort(name); err == nil {
 		if n, err := strconv.ParseUint(port, 10, 16); err == nil {
 			return append(attrs, semconv.ServerAddress(host), semconv.ServerPort(int(n)))

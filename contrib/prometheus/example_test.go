@@ -42,7 +42,7 @@ func Example() {
 	defer locker.Close()
 
 	_, err = locker.TryAcquire(context.Background(), "invoice:42")
-	fmt.Println(errors.Is(err, redlock.ErrNoQuorum)) // for these servers are new, and could have forgotten locks
+	fmt.Println(errors.Is(err, redlock.ErrNoQuorum)) // because these servers are new, and could have forgotten locks
 	families, err := prometheus.DefaultGatherer.Gather()
 	if err != nil {
 		log.Fatal(err)

@@ -7,21 +7,21 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// What a call can fail with, for errors.Is. The errors of package redlock are behind them.
+// Errors of calls, for errors.Is. They wrap the errors of package redlock.
 var (
-	// ErrFailed: Lock ended with its context, or without a try.
+	// ErrFailed means that Lock ended because its context ended, or without a try.
 	ErrFailed = errors.New("redsync: failed to acquire lock")
-	// ErrExtendFailed: Extend found the lock lost or released.
+	// ErrExtendFailed means that Extend found the lock lost or released.
 	ErrExtendFailed = errors.New("redsync: failed to extend lock")
-	// ErrLockAlreadyExpired: Unlock found the lock lost or released.
+	// ErrLockAlreadyExpired means that Unlock found the lock lost or released.
 	ErrLockAlreadyExpired = errors.New("redsync: failed to unlock, lock was already expired")
 )
 
-// ErrTaken says that another holds the lock. From Extend and Valid, as in redsync, it says no more than
-// that this mutex does not hold it. It comes as *ErrTaken, and matches redlock.ErrHeld from Lock, and
-// redlock.ErrLost or redlock.ErrReleased from the others.
+// ErrTaken means that another client holds the lock. From Extend and Valid, as in redsync, it only
+// means that this mutex does not hold it. It is returned as *ErrTaken. It matches redlock.ErrHeld
+// if returned by Lock, and otherwise redlock.ErrLost or redlock.ErrReleased.
 type ErrTaken struct {
-	Nodes []int // those that do not have this mutex's lock, in the order of the Locker's nodes
+	Nodes []int // nodes without this mutex's lock, in the order of the Locker's nodes
 
 	err error
 }
@@ -38,7 +38,7 @@ func (err ErrTaken) Error() string {
 // Unwrap returns the error of package redlock.
 func (err ErrTaken) Unwrap() error { return err.err }
 
-// ErrNodeTaken says that a node refused. It comes as *ErrNodeTaken.
+// ErrNodeTaken means that a node refused. It is returned as *ErrNodeTaken.
 type ErrNodeTaken struct {
 	Node int
 }
@@ -46,7 +46,7 @@ type ErrNodeTaken struct {
 // Error implements error.
 func (err ErrNodeTaken) Error() string { return fmt.Sprintf("node #%d: lock already taken", err.Node) }
 
-// A RedisError says that a node failed or has no vote. It comes as *RedisError.
+// A RedisError means that a node failed or has no vote. It is returned as *RedisError.
 type RedisError struct {
 	Node int
 	Err  error // a *redlock.NodeError
@@ -58,10 +58,10 @@ func (e RedisError) Error() string { return fmt.Sprintf("node #%d: %s", e.Node, 
 // Unwrap returns Err.
 func (e RedisError) Unwrap() error { return e.Err }
 
-// A failure is an error of package redlock that matches others beside.
+// A failure is an error of package redlock that also matches other errors.
 type failure struct {
 	err   error
-	as    error // one of the three above, or nil
+	as    error // one of the three errors above, or nil
 	nodes []error
 }
 
@@ -72,7 +72,7 @@ func (f *failure) Error() string {
 	return f.as.Error() + ": " + f.err.Error()
 }
 
-// Unwrap has the nodes' errors last.
+// Unwrap lists the nodes' errors last.
 func (f *failure) Unwrap() []error {
 	all := []error{f.err}
 	if f.as != nil {
@@ -81,7 +81,7 @@ func (f *failure) Unwrap() []error {
 	return append(all, f.nodes...)
 }
 
-// failure returns err in the words of redsync. as is one of the three above, or nil.
+// failure returns err as an error of redsync. as is one of the three errors above, or nil.
 func (m *Mutex) failure(err, as error) error {
 	var vote *redlock.QuorumError
 	if !errors.As(err, &vote) {
@@ -89,7 +89,7 @@ func (m *Mutex) failure(err, as error) error {
 	}
 	taken, nodes := m.nodes.errors(vote)
 	if as == nil && errors.Is(vote.Err, redlock.ErrHeld) {
-		if vote.Causes == nil { // by another caller of this process: no node was asked, and all have the lock
+		if vote.Causes == nil { // another caller of this process holds the lock on all nodes; no node was asked
 			taken = m.nodes.all()
 		}
 		return &ErrTaken{Nodes: taken, err: err}
@@ -97,7 +97,7 @@ func (m *Mutex) failure(err, as error) error {
 	return &failure{err: err, as: as, nodes: nodes}
 }
 
-// A nodeList has the names of a Locker's nodes, in its order.
+// A nodeList lists the names of a Locker's nodes, in its order.
 type nodeList []string
 
 // all returns the numbers of all nodes.
@@ -108,7 +108,7 @@ func (l nodeList) all() (all []int) {
 	return all
 }
 
-// errors returns the nodes that refused, and the error of each that refused or failed.
+// errors returns the nodes that refused, and the errors of all nodes that refused or failed.
 func (l nodeList) errors(vote *redlock.QuorumError) (taken []int, all []error) {
 	for i, name := range l {
 		for _, cause := range vote.Causes.WrappedErrors() {

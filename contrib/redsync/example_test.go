@@ -12,11 +12,11 @@ import (
 )
 
 func connect(servers []string, opts ...redlock.LockerOption) (*redsync.Redsync, *redlock.Locker, error) {
-	nodes, err := pool.Open(servers...) // in place of redsync's pools
+	nodes, err := pool.Open(servers...) // instead of redsync's pools
 	if err != nil {
 		return nil, nil, err
 	}
-	locker, err := redlock.New(nodes, opts...) // to be closed at the end of the program
+	locker, err := redlock.New(nodes, opts...) // close the Locker at the end of the program
 	if err != nil {
 		return nil, nil, err
 	}

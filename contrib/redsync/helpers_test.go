@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A mutex is what these tests use of a redsync.Mutex, of either package.
+// A mutex has the methods of redsync.Mutex that these tests call, in either package.
 type mutex interface {
 	Name() string
 	Value() string
@@ -34,7 +34,7 @@ type mutex interface {
 	Valid() (bool, error)
 }
 
-// settings are the options of a mutex, of either package. What is zero has the default.
+// settings are the options of a mutex, in either package. Zero means the default.
 type settings struct {
 	expiry time.Duration
 	value  string
@@ -45,12 +45,12 @@ type settings struct {
 type library struct {
 	servers
 	mutex func(name string, s settings) mutex
-	taken func(err error) []int // the nodes of the *ErrTaken; nil if it is none
+	taken func(err error) []int // nodes of an *ErrTaken; nil for other errors
 
 	expired, failed error // ErrLockAlreadyExpired, ErrFailed
 }
 
-// servers are asked behind the back of the library.
+// servers are queried directly, without the library.
 type servers []*redigolib.Pool
 
 func (all servers) do(t *testing.T, i int, command string, args ...any) any {
@@ -62,7 +62,7 @@ func (all servers) do(t *testing.T, i int, command string, args ...any) any {
 	return reply
 }
 
-// values returns what each server has for the key.
+// values returns the value of the key on each server.
 func (all servers) values(t *testing.T, key string) []string {
 	t.Helper()
 	values := make([]string, len(all))
@@ -72,7 +72,7 @@ func (all servers) values(t *testing.T, key string) []string {
 	return values
 }
 
-// holding returns how many servers have the mutex's value.
+// holding returns the number of servers with the mutex's value.
 func (all servers) holding(t *testing.T, m mutex) (n int) {
 	t.Helper()
 	for _, v := range all.values(t, m.Name()) {
@@ -83,7 +83,7 @@ func (all servers) holding(t *testing.T, m mutex) (n int) {
 	return n
 }
 
-// start returns five servers, and both libraries over them.
+// start returns five servers, and both libraries on them.
 func start(t *testing.T) (theirs, ours *library) {
 	t.Helper()
 	five, err := fleet.Start(t.Context(), fleet.Embedded, fleet.Options{Nodes: 5})
@@ -114,7 +114,7 @@ func each(t *testing.T, test func(t *testing.T, l *library)) {
 	t.Run("redquorum", func(t *testing.T) { test(t, ours) })
 }
 
-// succeeds fails unless a call returned true.
+// succeeds fails the test unless a call returned true.
 func succeeds(t *testing.T) func(ok bool, err error) {
 	return func(ok bool, err error) {
 		t.Helper()
@@ -123,7 +123,7 @@ func succeeds(t *testing.T) func(ok bool, err error) {
 	}
 }
 
-// fails fails unless a call returned false, and an error that matches all.
+// fails fails the test unless a call returned false, and an error that matches all.
 func fails(t *testing.T, all ...error) func(ok bool, err error) {
 	return func(ok bool, err error) {
 		t.Helper()

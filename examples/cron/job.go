@@ -9,19 +9,17 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// open returns the nightly report as it is on one machine. All machines run
+// open returns the nightly report of one machine. Cron starts it on all machines, where they run
 //
 //	outcome, err := report.Run(ctx, work)
-//
-// when cron starts them.
 func open(urls []string) (*redlock.Locker, once.Job, error) {
 	nodes, err := pool.Open(urls...)
 	if err != nil {
 		return nil, once.Job{}, err
 	}
 	locker, err := redlock.New(nodes,
-		redlock.NodeTimeout(2*time.Second), // all of this is on one machine, which may be busy
-		redlock.MemoryGuard(false),         // new servers would have no vote for a TTL, and the first tick not run
+		redlock.NodeTimeout(2*time.Second), // the whole example runs on one machine, which may be busy
+		redlock.MemoryGuard(false),         // otherwise new servers would have no vote for a TTL, and the first tick would not run
 	)
 	if err != nil {
 		return nil, once.Job{}, err
@@ -30,11 +28,11 @@ func open(urls []string) (*redlock.Locker, once.Job, error) {
 		Locker: locker,
 		Name:   "nightly-report",
 		Every:  5 * time.Minute,
-		// TakeOver: true, // for a job that another machine may begin again when it failed
+		// TakeOver: true, // lets another machine run the job again if it failed
 	}, nil
 }
 
-// outcome is the text that cron would mail.
+// outcome returns the text that cron would send by mail.
 func outcome(what once.Outcome) string {
 	switch what {
 	case once.Ran:
@@ -44,8 +42,8 @@ func outcome(what once.Outcome) string {
 	case once.Done:
 		return "skipped, another machine has done it"
 	}
-	// Above all ErrNoQuorum: too few servers answer. It is not known then whether another machine
-	// is at it, and a report that is missing does less harm than two.
+	// The most likely reason is ErrNoQuorum: too few servers answer. It is then unknown whether
+	// another machine runs the job, and a missing report does less harm than two.
 	return "did not run"
 }
 

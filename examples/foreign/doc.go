@@ -1,3 +1,4 @@
-// Package foreign has plain locks in other languages, by docs/KEYS.md, which exclude and are excluded
-// by those of package redlock. There is no Go here but their test. They read the clock of Linux.
+// Package foreign contains plain locks in other languages, written from docs/KEYS.md. These locks
+// and the locks of package redlock exclude each other. The only Go code here is their test. The
+// programs read the Linux clock.
 package foreign

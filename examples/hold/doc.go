@@ -1,3 +1,3 @@
-// Package hold has programs in other languages that work under a lock, by "redlock hold". There is
-// no Go here but their test: Go programs have package redlock.
+// Package hold contains programs in other languages that work under a lock, with "redlock hold".
+// The only Go code here is their test, because Go programs use package redlock.
 package hold

@@ -1,3 +1,3 @@
-// Package serve has clients of "redlock serve" in other languages, each in one file to copy. There is
-// no Go here but their test: Go programs have package redlock.
+// Package serve contains clients of "redlock serve" in other languages, each in one file to copy.
+// The only Go code here is their test, because Go programs use package redlock.
 package serve

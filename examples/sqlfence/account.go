@@ -9,16 +9,17 @@ import (
 	"github.com/redquorum/redquorum/fence"
 )
 
-// Schema: fence is the highest token seen, 0 for none. A token has 64 bits, which an INTEGER has in
-// SQLite alone: in PostgreSQL and MySQL each write of one would fail.
+// Schema creates the table. The column fence is the highest token seen; 0 means none. A token has
+// 64 bits. An INTEGER has 64 bits only in SQLite: in PostgreSQL and MySQL each write of a token
+// into an INTEGER would fail.
 const Schema = `CREATE TABLE IF NOT EXISTS account (
 	id      TEXT   NOT NULL PRIMARY KEY,
 	balance BIGINT NOT NULL,
 	fence   BIGINT NOT NULL
 )`
 
-// ErrNoAccount says that there is no such row. It needs another remedy than fence.ErrStale, but has
-// the same symptom: no row affected.
+// ErrNoAccount means that the row does not exist. It has the same symptom as fence.ErrStale (no
+// affected row) but needs another remedy.
 var ErrNoAccount = errors.New("sqlfence: no such account")
 
 // An Account is a row of the table.
@@ -27,15 +28,15 @@ type Account struct {
 	ID string
 }
 
-// Open makes the account, with a balance of zero, unless it exists. It needs no token, because it
-// overwrites nothing; the row exists before the first check, so that the first two writers are told
-// apart like any others.
+// Open creates the account with a balance of zero, unless it exists. It needs no token, because it
+// overwrites nothing. The row exists before the first check, so that the first two writers are
+// compared like any others.
 func (a Account) Open(ctx context.Context) error {
 	_, err := a.DB.ExecContext(ctx, `INSERT INTO account (id, balance, fence) VALUES (?, 0, 0) ON CONFLICT (id) DO NOTHING`, a.ID)
 	return err
 }
 
-// Set writes the balance. The error matches fence.ErrStale if a higher token was there first, and
+// Set writes the balance. The error matches fence.ErrStale if the row has a higher token, and
 // ErrNoAccount if the account was not opened.
 func (a Account) Set(ctx context.Context, balance, token int64) error {
 	if err := fence.Check(token); err != nil {
@@ -55,15 +56,16 @@ func (a Account) Set(ctx context.Context, balance, token int64) error {
 	return nil
 }
 
-// Announce tells the account the token of a lock that has just been granted. From then on holders
-// before are refused. Errors are those of Set.
+// Announce registers the token of a lock that was just granted. From then on writes of earlier
+// holders are rejected. The errors are the same as for Set.
 func (a Account) Announce(ctx context.Context, token int64) error {
 	_, err := a.Balance(ctx, token)
 	return err
 }
 
-// Balance announces the token and reads the balance, so that no earlier holder can write after it: a
-// plain SELECT would leave the door open until the UPDATE. Errors are those of Set.
+// Balance announces the token and reads the balance, so that no earlier holder can write
+// afterwards. After a plain SELECT, earlier holders could still write until the UPDATE. The errors
+// are the same as for Set.
 func (a Account) Balance(ctx context.Context, token int64) (int64, error) {
 	if err := fence.Check(token); err != nil {
 		return 0, err
@@ -76,8 +78,8 @@ func (a Account) Balance(ctx context.Context, token int64) (int64, error) {
 	return balance, err
 }
 
-// whyNot is the reason why an UPDATE has met no row. Tokens never go back, so a row that has no
-// higher one now was not there then.
+// whyNot returns the reason an UPDATE matched no row. Tokens only grow, so if the row has no higher
+// token now, it did not exist during the UPDATE.
 func (a Account) whyNot(ctx context.Context, token int64) error {
 	var highest int64
 	err := a.DB.QueryRowContext(ctx, `SELECT fence FROM account WHERE id = ?`, a.ID).Scan(&highest)

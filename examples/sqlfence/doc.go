@@ -1,11 +1,10 @@
-// Package sqlfence shows fencing tokens where the protected resource is a row in an SQL database:
-// accounts with a balance, each protected by a lock of its own. The check is part of the statement
-// that writes:
+// Package sqlfence shows fencing tokens for rows of an SQL database: accounts with a balance, each
+// protected by its own lock. The check is part of the statement that writes:
 //
 //	UPDATE account SET balance = ?, fence = ? WHERE id = ? AND fence <= ?
 //
-// A writer whose lock another took meanwhile changes no row, even if it does not know that it has
-// lost the lock. With a lock:
+// If another holder has taken the lock in the meantime, the writer changes no row, even if it does
+// not know about the loss. With a lock:
 //
 //	lock, err := locker.Acquire(ctx, "account:"+id, redlock.Fenced())
 //	defer lock.Release(ctx)
@@ -15,13 +14,13 @@
 //
 // A holder that reads later, or writes without reading, calls account.Announce first.
 //
-// This is SQLite (in Go, nothing to install). Elsewhere:
+// The example uses SQLite, which needs no installation in Go. Other databases:
 //
-//   - PostgreSQL: the same, with $1, $2 for the parameters. Under READ COMMITTED a
-//     statement that has waited for another's row lock looks at fence anew.
-//   - MySQL: VARCHAR(255) for the id, INSERT IGNORE for the first use, UPDATE and SELECT in one transaction in
-//     place of RETURNING, and clientFoundRows=true in the driver's settings, or a
-//     row that already has the values counts as not affected.
+//   - PostgreSQL: the same, with $1, $2 for the parameters. Under READ COMMITTED a statement that
+//     has waited for another transaction's row lock checks fence again.
+//   - MySQL: VARCHAR(255) for the id, INSERT IGNORE for the first use, UPDATE and SELECT in one
+//     transaction instead of RETURNING, and clientFoundRows=true in the driver's settings, because
+//     otherwise a row that already has the values does not count as affected.
 //
-// A deleted row has forgotten its token; mark it as deleted instead.
+// A deleted row has forgotten its token. Mark it as deleted instead.
 package sqlfence

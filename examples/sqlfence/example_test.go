@@ -11,8 +11,8 @@ import (
 	"github.com/redquorum/redquorum/fence"
 )
 
-// Alice has the lock of account 42 with token 33, and reads. She is paused, her
-// lock expires, and Bob gets it with token 34.
+// Alice has the lock of account 42 with token 33, and reads. She is paused, her lock expires, and
+// Bob gets the lock with token 34.
 func Example() {
 	ctx := context.Background()
 	db, err := sql.Open("sqlite", ":memory:")
@@ -20,7 +20,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer db.Close()
-	db.SetMaxOpenConns(1) // each connection would have a memory of its own
+	db.SetMaxOpenConns(1) // otherwise each connection would have its own memory
 	if _, err := db.ExecContext(ctx, sqlfence.Schema); err != nil {
 		log.Fatal(err)
 	}

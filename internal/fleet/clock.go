@@ -7,11 +7,13 @@ import (
 	"time"
 )
 
-// A Clock is the wall clock of a server of kind Process, which can be set while the server runs. It is a
-// file, from which libfaketime (https://github.com/wolfcw/libfaketime) reads how far the clock is ahead.
+// A Clock is the wall clock of a server of kind Process. It can be set while the server runs. It is
+// a file, from which libfaketime (https://github.com/wolfcw/libfaketime) reads the offset of the
+// clock.
 type Clock string
 
-// Set sets the clock ahead of this machine's, or back. It must be set before its server is started.
+// Set sets the clock ahead of this machine's clock, or back. The first call must precede the start
+// of the server.
 func (c Clock) Set(ahead time.Duration) error {
 	next := string(c) + ".next"
 	if err := os.WriteFile(next, fmt.Appendf(nil, "%+.3f\n", ahead.Seconds()), 0o600); err != nil {
@@ -34,10 +36,10 @@ func Faketime() (library string, err error) {
 func (c Clock) env() ([]string, error) {
 	library, err := Faketime()
 	return []string{
-		// Another malloc than jemalloc, which asks for the time before the library is ready.
+		// Replaces jemalloc, which reads the time before the library is ready.
 		"LD_PRELOAD=" + library + ":libc.so.6",
 		"FAKETIME_TIMESTAMP_FILE=" + string(c), "FAKETIME_NO_CACHE=1",
-		// Of either name, as versions differ. Timers must go on.
+		// The name differs between versions. Timers must continue to run.
 		"FAKETIME_DONT_FAKE_MONOTONIC=1", "DONT_FAKE_MONOTONIC=1",
 	}, err
 }

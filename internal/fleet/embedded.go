@@ -17,8 +17,8 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// embedded drives miniredis servers in this process. Their data lives in the
-// Miniredis, which survives a kill; everything that a kill ends lives in a run.
+// embedded drives miniredis servers in this process. Their data is in the Miniredis, which survives
+// a kill. Everything that a kill ends is in a run.
 type embedded struct {
 	opts  Options
 	nodes []*embeddedNode
@@ -34,7 +34,7 @@ func newEmbedded(_ context.Context, opts Options) (Driver, error) {
 	e := &embedded{opts: opts}
 	for range opts.Nodes {
 		n := &embeddedNode{data: miniredis.NewMiniRedis()}
-		n.data.ClockTTL(true) // TTLs run by themselves, as they do in a real server
+		n.data.ClockTTL(true) // TTLs expire by themselves, like in a real server
 		e.nodes = append(e.nodes, n)
 	}
 	return e, nil
@@ -50,8 +50,8 @@ func (e *embedded) Launch(_ context.Context, i int) (url string, err error) {
 }
 
 // start gives the node's data a listener and a new identity. miniredis is served through a listener
-// of our own, because its Start would answer before the hook is in place, and would not tell which
-// connection a command comes from. Dial starts it without a listener.
+// of ours, because its Start would answer before the hook is in place, and would not identify the
+// connection of a command. Dial starts it without a listener.
 func (n *embeddedNode) start() error {
 	c, err := n.data.Dial()
 	if err != nil {
@@ -110,10 +110,10 @@ func (e *embedded) Close() error {
 	return nil
 }
 
-// run is an embedded node from one start to the next kill: a listener, the
-// clients connected to it, and the hook before each of their commands.
+// run is an embedded node from a start to the next kill: a listener, its clients, and the hook
+// before each of their commands.
 type run struct {
-	id, data string // the run_id, and the master_replid
+	id, data string // run_id and master_replid
 	server   *server.Server
 	listener net.Listener
 	accepts  sync.WaitGroup
@@ -128,8 +128,8 @@ type run struct {
 }
 
 // client is one connection. The hook of miniredis gets the peer that sent a command, but not the
-// connection, and a peer closes its connection only after a further command. So each connection's
-// input begins with a private command that carries its number, and the hook knows both.
+// connection, and a peer closes its connection only after a further command. So the input of each
+// connection begins with a private command that carries its number, which links both for the hook.
 type client struct {
 	net.Conn
 	input io.Reader
@@ -137,7 +137,7 @@ type client struct {
 	id   int
 	ctx  context.Context // ends with the run, or by CLIENT KILL
 	kill context.CancelFunc
-	gone chan struct{} // closed when no command of it can run any more
+	gone chan struct{} // closed when its commands can no longer run
 }
 
 func (c *client) Read(b []byte) (int, error) { return c.input.Read(b) }
@@ -170,7 +170,7 @@ func newRun(s *server.Server, l net.Listener) *run {
 	return r
 }
 
-// newID returns 40 hexadecimal digits, as a real server's run_id has.
+// newID returns 40 hexadecimal digits, like a real server's run_id.
 func newID() string {
 	id := make([]byte, 20)
 	rand.Read(id)
@@ -194,7 +194,7 @@ func (r *run) connected(conn net.Conn) *client {
 	return c
 }
 
-// introduce notes that the peer serves the client of that number.
+// introduce records that the peer serves the client with that number.
 func (r *run) introduce(p *server.Peer, number string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -211,8 +211,8 @@ func (r *run) introduce(p *server.Peer, number string) {
 	})
 }
 
-// hook runs before each command. It returns true if the command is done and miniredis must not run
-// it.
+// hook runs before each command. It returns true if the command is complete, so that miniredis must
+// not run it.
 func (r *run) hook(p *server.Peer, cmd string, args ...string) bool {
 	r.mu.Lock()
 	c, open := r.peers[p], r.open
@@ -222,8 +222,8 @@ func (r *run) hook(p *server.Peer, cmd string, args ...string) bool {
 		r.introduce(p, args[0])
 		return true
 	case c == nil:
-		// A script's call: it is part of a command that passed already, and holds
-		// miniredis' lock, so it must never wait here.
+		// A script's call is part of a command that passed already. It holds miniredis' lock, so it
+		// must never wait here.
 		return r.answerScript(p, cmd, args)
 	}
 	select {
@@ -231,12 +231,12 @@ func (r *run) hook(p *server.Peer, cmd string, args ...string) bool {
 	case <-c.ctx.Done():
 	}
 	if c.ctx.Err() != nil {
-		return true // killed: what was queued never runs
+		return true // killed: queued commands never run
 	}
 	return r.answer(p, c, cmd, args)
 }
 
-// pause has all commands wait.
+// pause makes all commands wait.
 func (r *run) pause() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -249,21 +249,21 @@ func (r *run) resume() {
 	close(r.open)
 }
 
-// stop ends the listener and drops the commands that wait. The caller's
-// Miniredis.Close closes the connections, and waits for them.
+// stop ends the listener and drops the waiting commands. The caller's Miniredis.Close closes the
+// connections, and waits for them.
 func (r *run) stop() {
 	r.end()
 	r.listener.Close()
 	r.accepts.Wait()
 }
 
-// embeddedVersion is the version that an embedded node reports: old enough to promise no command
-// that miniredis lacks.
+// embeddedVersion is the reported version of an embedded node. It is old enough to promise no
+// command that miniredis lacks.
 const embeddedVersion = "6.2.0"
 
-// answer gives the answers that a client of a lock expects from any real server and that miniredis
-// v2.40 lacks. It returns false for all other commands. It answers at once even within MULTI, where
-// a real server would queue the command.
+// answer answers the commands that every real server supports and miniredis v2.40 lacks. It returns
+// false for all other commands. It answers at once even within MULTI, where a real server would
+// queue the command.
 func (r *run) answer(p *server.Peer, c *client, cmd string, args []string) bool {
 	sub := ""
 	if len(args) > 0 {
@@ -291,7 +291,7 @@ func (r *run) answer(p *server.Peer, c *client, cmd string, args []string) bool 
 	return true
 }
 
-// answerScript gives those of the answers that scripts may ask for, too.
+// answerScript is the part of answer that scripts may also call.
 func (r *run) answerScript(p *server.Peer, cmd string, args []string) bool {
 	if cmd != "INFO" || len(args) > 1 {
 		return false
@@ -300,8 +300,8 @@ func (r *run) answerScript(p *server.Peer, cmd string, args []string) bool {
 	return true
 }
 
-// info returns the section of INFO that args name, or all. One that is unknown is empty, as on a real server.
-// miniredis has statistics, and panics on INFO while it closes.
+// info returns the section of INFO in args, or all sections. An unknown section is empty, like on a
+// real server. miniredis has statistics, but panics on INFO while it closes.
 func (r *run) info(args []string) string {
 	_, port, _ := strings.Cut(r.listener.Addr().String(), ":")
 	var text strings.Builder
@@ -320,8 +320,9 @@ func (r *run) info(args []string) string {
 	return text.String()
 }
 
-// clientKill is CLIENT KILL ID n. It answers when no command of the killed client can run any more,
-// because a lock's release relies on that. A real server has one thread, so it is always so there.
+// clientKill is CLIENT KILL ID n. It answers when the killed client's commands can no longer run,
+// because the release of a lock depends on that. A real server guarantees this, because it runs
+// commands in one thread.
 func (r *run) clientKill(p *server.Peer, by *client, args []string) {
 	if len(args) != 2 || !strings.EqualFold(args[0], "ID") {
 		p.WriteError("ERR syntax error")

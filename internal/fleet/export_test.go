@@ -1,7 +1,7 @@
 package fleet
 
-// What the tests of leftovers need to see. They are in another package, because
-// internal/need imports this one.
+// Names for the tests of leftovers. These are in another package, because internal/testenv imports
+// this one.
 var (
 	SweepProcesses = sweepProcesses
 	NodeDir        = nodeDir

@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// silence is how long a node must stay silent to count as hanging.
+	// silence is the time after which a silent node counts as hanging.
 	silence = 150 * time.Millisecond
-	// longEnough bounds what must happen in the end; only failing tests use it up.
+	// longEnough limits the waits for events; only failing tests use all of it.
 	longEnough = 10 * time.Second
 	tick       = 10 * time.Millisecond
 )
@@ -37,8 +37,7 @@ func addr(f fleet.Fleet, i int) string {
 	return strings.TrimPrefix(f.URLs()[i], "redis://")
 }
 
-// connect returns a connection to node i on which a missing answer is an error after
-// a while.
+// connect returns a connection to node i on which a missing answer becomes an error after a while.
 func connect(t *testing.T, f fleet.Fleet, i int) *conn {
 	t.Helper()
 	c, err := net.DialTimeout("tcp", addr(f, i), longEnough)
@@ -85,7 +84,7 @@ func (c *conn) silent(why string) {
 	require.True(c.t, timeout.Timeout(), "%s: the connection broke: %v", why, err)
 }
 
-// broken fails the test unless the other side ends the connection without a word.
+// broken fails the test unless the other side ends the connection without sending anything.
 func (c *conn) broken(why string) {
 	c.t.Helper()
 	require.NoError(c.t, c.raw.SetReadDeadline(time.Now().Add(longEnough)))
@@ -95,7 +94,7 @@ func (c *conn) broken(why string) {
 	require.False(c.t, errors.As(err, &timeout) && timeout.Timeout(), "%s: the connection is still open", why)
 }
 
-// runID is what INFO tells, and by what a client knows a restarted server.
+// runID returns the run_id in INFO, which shows a client that a server was restarted.
 func (c *conn) runID() string { return c.info("run_id") }
 
 func (c *conn) info(field string) string {

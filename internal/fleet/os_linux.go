@@ -14,9 +14,9 @@ func tie(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 }
 
-// awaitStop waits until the stop signal has taken effect, because on another core the server
-// could answer for a moment after the signal was sent. A process that ends instead ends the
-// wait, too, and stays there to be waited for.
+// awaitStop waits until the stop signal has taken effect, because a server on another core could
+// still answer for a moment after the signal. A process that ends instead also ends the wait, and
+// its exit status remains available.
 func awaitStop(pid int) error {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil)

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// Pause stops the process: its kernel goes on accepting connections, and bytes until the
-// sockets' buffers are full.
+// Pause stops the process. Its kernel continues to accept connections, and bytes until the sockets'
+// buffers are full.
 func (p *process) Pause(_ context.Context, i int) error {
 	server := p.nodes[i].cmd.Process
 	if err := server.Signal(syscall.SIGSTOP); err != nil {
@@ -17,7 +17,7 @@ func (p *process) Pause(_ context.Context, i int) error {
 	return awaitStop(server.Pid)
 }
 
-// Resume lets it go on.
+// Resume continues the process.
 func (p *process) Resume(_ context.Context, i int) error {
 	return p.nodes[i].cmd.Process.Signal(syscall.SIGCONT)
 }

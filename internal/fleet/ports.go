@@ -8,27 +8,26 @@ import (
 	"sync"
 )
 
-// The ports that are tried are below those of outgoing connections (from 32768 on Linux, from
-// 49152 elsewhere). Listening on port 0 would give one of those. While a node is killed, a
-// client that dials it could be given the node's own port as its local one: then the client is
-// connected to itself, and the node cannot come back.
+// OnPort tries ports below the range of outgoing connections (from 32768 on Linux, from 49152 on
+// other systems). Listening on port 0 would pick one from that range. While a node is killed, a
+// client that dials it could then get the node's own port as its local one. The client would be
+// connected to itself, and the node could not return.
 const (
 	firstPort = 20000
 	lastPort  = 32000
 	portTries = 50
 )
 
-// ErrPortTaken is matched by the error of a try on a port that is in use, so that OnPort tries
-// another.
+// ErrPortTaken is the error of a try on a used port. OnPort then tries another.
 var ErrPortTaken = errors.New("port is taken")
 
-// claimed keeps fleets of this process apart also while their nodes are down.
-// Other processes can only be met at random, which OnPort's tries cover.
+// claimed keeps fleets of this process apart, even while their nodes are down. Other processes
+// collide only at random, which OnPort handles with another try.
 var claimed sync.Map // by port
 
-// OnPort runs try with a free port for node i until it returns something else than
-// ErrPortTaken; with a port of the caller's, once. The last port tried stays claimed until
-// ReleasePort, whatever became of it.
+// OnPort runs try with a free port for node i until it returns an error other than ErrPortTaken, or
+// nil. With a port from the options it runs try once. The last port stays claimed until
+// ReleasePort, even after an error.
 func (o Options) OnPort(i int, try func(port int) error) error {
 	if o.Ports != nil {
 		claimed.Store(o.Ports[i], true)
@@ -44,8 +43,8 @@ func (o Options) OnPort(i int, try func(port int) error) error {
 	}
 }
 
-// freePort claims a port that no fleet of this process has. Whether the machine has it free
-// shows when it is tried.
+// freePort claims a port that no fleet of this process uses. Only a try shows whether the port is
+// free on this machine.
 func freePort() int {
 	for {
 		port := firstPort + rand.IntN(lastPort-firstPort)

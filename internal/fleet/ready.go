@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// readyTick is short against a server's start (20 to 100 ms), so that waiting
-	// adds little to it.
+	// readyTick is short compared with a server's start (20 to 100 ms), so that waiting adds little
+	// to it.
 	readyTick = 10 * time.Millisecond
-	// tryTimeout bounds one PING: one try that hangs must not use up all the time.
+	// tryTimeout limits one PING, so that one hanging try does not use all the time.
 	tryTimeout = time.Second
 )
 
-// AwaitReady asks the server at rawURL until it answers PING, ctx ends, or dead returns why the
-// server never will. dead is nil where the caller cannot know.
+// AwaitReady sends PINGs to the server at rawURL until the server answers, ctx ends, or dead
+// returns the reason it never will. dead is nil if the caller cannot know.
 func AwaitReady(ctx context.Context, rawURL string, dead func() error) error {
 	err := await(ctx, dead, func(ctx context.Context) error { return ping(ctx, rawURL) })
 	if err != nil && ctx.Err() != nil {
@@ -31,7 +31,7 @@ func AwaitReady(ctx context.Context, rawURL string, dead func() error) error {
 	return err
 }
 
-// await tries until there is no error, ctx ends, or dead returns why there always will be one.
+// await tries until there is no error, ctx ends, or dead returns the reason every try will fail.
 func await(ctx context.Context, dead func() error, try func(context.Context) error) error {
 	tick := time.NewTicker(readyTick)
 	defer tick.Stop()
@@ -41,7 +41,7 @@ func await(ctx context.Context, dead func() error, try func(context.Context) err
 		if err == nil {
 			return nil
 		}
-		// A try that the end of ctx broke off says less than the one before.
+		// A try that the end of ctx cut short has a less helpful error than the try before.
 		if last == nil || !ended(ctx) {
 			last = err
 		}
@@ -58,14 +58,14 @@ func await(ctx context.Context, dead func() error, try func(context.Context) err
 	}
 }
 
-// ended reports whether ctx has ended, a moment before ctx.Err does, because a dial that ran
-// into the deadline can return before the context's own timer goes off.
+// ended reports whether ctx has ended. It notices the end a moment before ctx.Err, because a dial
+// that ran into the deadline can return before the context's own timer.
 func ended(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
 
-// ping makes a connection, authenticates as the URL says, and asks for a PONG.
+// ping makes a connection, authenticates with the password in the URL, and expects a PONG.
 func ping(ctx context.Context, rawURL string) error {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
@@ -78,8 +78,8 @@ func ping(ctx context.Context, rawURL string) error {
 	return err
 }
 
-// dial connects to a server, and authenticates as the URL says. It is not redigo's DialURL, because
-// that knows no unix sockets.
+// dial connects to a server, and authenticates with the password in the URL. It does not use
+// redigo's DialURL, because DialURL does not support Unix sockets.
 func dial(ctx context.Context, rawURL string) (redis.Conn, error) {
 	u, err := parseURL(rawURL)
 	if err != nil {
@@ -94,7 +94,8 @@ func dial(ctx context.Context, rawURL string) (redis.Conn, error) {
 		redis.DialUsername(u.User.Username()), redis.DialPassword(password), redis.DialUseTLS(u.Scheme == "rediss"),
 		redis.DialTLSHandshakeTimeout(tryTimeout), redis.DialReadTimeout(tryTimeout), redis.DialWriteTimeout(tryTimeout))
 	if reply := redis.Error(""); errors.As(err, &reply) {
-		// Only the code, because a server that does not know AUTH repeats the password.
+		// The error has only the code, because a server that does not know AUTH repeats the
+		// password.
 		code, _, _ := strings.Cut(string(reply), " ")
 		return nil, fmt.Errorf("it does not accept the user or password (%s)", code)
 	}
@@ -115,8 +116,8 @@ func parseURL(rawURL string) (*url.URL, error) {
 	}
 }
 
-// display returns the URL for messages, without user and password. It leaves the query out,
-// too, because some clients take passwords from there.
+// display returns the URL for messages, without user and password. It also omits the query, because
+// some clients take passwords from it.
 func display(rawURL string) string {
 	u, err := url.Parse(rawURL)
 	if err != nil {

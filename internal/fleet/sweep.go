@@ -15,23 +15,23 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// Owner returns the name of this process as the owner of what it may leave behind when it dies,
-// such as containers and directories.
+// Owner returns the name of this process as the owner of its resources, such as containers and
+// directories, which may be left when it dies.
 func Owner() string { return fmt.Sprintf("%d-%s", os.Getpid(), host()) }
 
 // host is a hash of the host's name and pid namespace, because the same pid is another process in
 // another container that shares the Docker engine or the temporary directory.
 var host = sync.OnceValue(func() string {
-	name, _ := os.Hostname()                         // without a name all such hosts look alike, which only matters if they share an engine
-	namespace, _ := os.Readlink("/proc/self/ns/pid") // which only Linux has
+	name, _ := os.Hostname()                         // without a name all such hosts have one name, which only matters if they share an engine
+	namespace, _ := os.Readlink("/proc/self/ns/pid") // exists only on Linux
 	h := fnv.New32a()
 	fmt.Fprint(h, name, "/", namespace)
 	return fmt.Sprintf("%08x", h.Sum32())
 })
 
-// OwnerDead reports whether the process that Owner named so surely lives no more. Owners on other
-// hosts count as living, because this host cannot know. A pid that is used again keeps leftovers
-// for as long as the process that has it now lives.
+// OwnerDead reports whether the process with that name from Owner is surely dead. Owners on other
+// hosts count as living, because this host cannot know. If another process reuses the pid,
+// leftovers stay until that process ends.
 func OwnerDead(name string) bool {
 	number, at, _ := strings.Cut(name, "-")
 	pid, err := strconv.Atoi(number)
@@ -40,15 +40,15 @@ func OwnerDead(name string) bool {
 
 func alive(pid int) bool {
 	p, err := os.FindProcess(pid)
-	if err != nil { // on Windows, which opens the process
+	if err != nil { // on Windows, where FindProcess opens the process
 		return false
 	}
 	defer p.Release()
 	return !errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone)
 }
 
-// A fleet's directory has its owner in its name, so that there is no moment at which it exists
-// without an owner, and a node's directory has the port.
+// The name of a fleet's directory contains its owner, so that the directory never exists without an
+// owner. The name of a node's directory contains the port.
 //
 //	$TMPDIR/redquorum-fleet_<owner>_<random>/node-<port>/{log,appendonlydir}
 const (
@@ -78,9 +78,9 @@ func sweepProcesses() {
 	}
 }
 
-// sweepServer ends the server of a node's directory, if it runs: the one on the directory's port,
-// unless it is another's by now, which writes elsewhere. On Linux there is none, because servers die
-// with their owner; elsewhere one that does not answer, because it is paused, is left.
+// sweepServer ends the server of a node's directory if it runs: the server on the directory's port,
+// unless that server uses another directory. On Linux servers die with their owner, so there are
+// none to end. On other systems a paused server, which does not answer, is left.
 func sweepServer(dir string) {
 	port, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(dir), nodeDirPrefix))
 	if err != nil {
@@ -93,8 +93,8 @@ func sweepServer(dir string) {
 		return
 	}
 	defer c.Close()
-	dir, _ = filepath.EvalSymlinks(dir) // as a server tells its own
+	dir, _ = filepath.EvalSymlinks(dir) // the form in which a server reports its directory
 	if setting, _ := redis.Strings(c.Do("CONFIG", "GET", "dir")); len(setting) == 2 && setting[1] == dir {
-		c.Do("SHUTDOWN", "NOSAVE") // has no answer: it fails when the server has ended
+		c.Do("SHUTDOWN", "NOSAVE") // without an answer: it fails when the server has ended
 	}
 }

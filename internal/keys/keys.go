@@ -1,20 +1,22 @@
-// Package keys names the keys that a server keeps beside a lock's own, its companions.
+// Package keys names the companions of a lock's key: the further keys that a server keeps for the
+// lock.
 //
-// The key of a lock is the Locker's prefix and the lock's name. A companion is derived from that key
-// as a whole: clients that make one key of other prefixes and names have the same readers, tokens and
-// queue, as they have the same lock.
+// The key of a lock is the Locker's prefix followed by the lock's name. Companions are derived from
+// the whole key. Clients that form the same key from different prefixes and names therefore share
+// readers, tokens and queue, just as they share the lock.
 //
 //	job        redlock:readers:{job}    redlock:permit:3:{job}
 //	app:{b}:c  redlock:readers:[app:{b}:c]
 //
-// In a Redis Cluster a companion is in the slot of its key, so that one script can have both. A
-// server puts keys in slots by what stands between the first { and the next }, if there is
-// something, and by the whole key otherwise. So a key without } is put in braces, and one with }
-// keeps the tag that it has, in brackets. (A key like a}b has no tag and cannot be made one. Its
-// companions are in other slots.)
+// In a Redis Cluster a companion is in the slot of its key, so that one script can access both. A
+// server computes the slot from the text between the first { and the next }, if it is not empty,
+// and otherwise from the whole key. A key without } is therefore put in braces. A key with } keeps
+// its tag, and is put in brackets. (A key like a}b has no tag and cannot get one. Its companions
+// are in other slots.)
 //
-// No two keys have the same companion: the first byte behind the kind tells how the rest is to be
-// read. All companions end with } or ], so what is appended to one is no other's.
+// No two keys share a companion, because the first byte after the kind determines the format of the
+// rest. All companions end with } or ], so a key made by appending text to a companion is not a
+// companion.
 package keys
 
 import (
@@ -25,20 +27,20 @@ import (
 	"github.com/redquorum/redquorum/internal/record"
 )
 
-// A Kind is what a companion is for, and how it begins.
+// A Kind is the purpose of a companion, and its prefix.
 type Kind string
 
-// The kinds of companions, besides the slots of permits.
+// Kinds of companions, besides the slots of permits.
 const (
-	Readers Kind = "redlock:readers:" // of a lock, and until when each
-	Intent  Kind = "redlock:intent:"  // the writer that waits for the readers
-	Counter Kind = "redlock:fence:"   // the highest fencing token that was accepted
-	Queue   Kind = "redlock:queue:"   // of waiters; see Seen and Call
-	Mark    Kind = "redlock:once:"    // that outlives the lock
-	Gate    Kind = permit + "gate:"   // the lock that a caller has while it takes more than one slot
-	Number  Kind = permit + "of:"     // how many slots there are, for those who have them
+	Readers Kind = "redlock:readers:" // readers of a lock, with the expiry of each
+	Intent  Kind = "redlock:intent:"  // writer that waits for the readers
+	Counter Kind = "redlock:fence:"   // highest accepted fencing token
+	Queue   Kind = "redlock:queue:"   // waiters; see Seen and Call
+	Mark    Kind = "redlock:once:"    // mark that outlives the lock
+	Gate    Kind = permit + "gate:"   // lock of a caller that is acquiring more than one slot
+	Number  Kind = permit + "of:"     // number of slots
 
-	permit Kind = "redlock:permit:" // and the slot's number and a colon
+	permit Kind = "redlock:permit:" // followed by the number of the slot and a colon
 )
 
 var kinds = []Kind{Readers, Intent, Counter, Queue, Mark, permit}
@@ -51,18 +53,18 @@ func (k Kind) Of(key string) string {
 	return string(k) + "{" + key + "}"
 }
 
-// Has reports whether the key begins as the companions of the kind do, and what hangs on them.
+// Has reports whether key has the prefix of this kind. Keys derived from companions have it, too.
 func (k Kind) Has(key string) bool { return strings.HasPrefix(key, string(k)) }
 
-// Seen is the key beside a queue that tells until when each of its waiters counts.
+// Seen returns the key next to a queue that contains the expiry of each waiter.
 func Seen(queue string) string { return queue + ":seen" }
 
-// Call is the key that is touched to call a waiter of a queue. Scripts make it, too: which waiter is
-// to be called only they know.
+// Call returns the key that is touched to call a waiter of a queue. Scripts form it, too, because
+// only they know which waiter to call.
 func Call(queue, waiter string) string { return queue + ":" + waiter }
 
-// Slot returns the key of a slot of a lock with several permits: an exclusive lock, with companions of
-// its own. Slot 0 has the lock's key.
+// Slot returns the key of a slot of a lock with several permits. Each slot is an exclusive lock
+// with its own companions. Slot 0 has the lock's key.
 func Slot(key string, slot int) string {
 	if slot == 0 {
 		return key
@@ -70,14 +72,14 @@ func Slot(key string, slot int) string {
 	return Kind(string(permit) + strconv.Itoa(slot) + ":").Of(key)
 }
 
-// GateOf returns the key of the lock that orders the callers who wait for one of k slots.
+// GateOf returns the key of the lock that orders the callers waiting for one of k slots.
 func GateOf(key string, k int) string { return Kind(string(Gate) + strconv.Itoa(k) + ":").Of(key) }
 
-// Slots returns what stands before and behind the number of a slot, but for slot 0, in its key.
+// Slots returns the texts before and after the number of a slot in its key, except for slot 0.
 func Slots(key string) (stem, tail string) { return string(permit), Kind(":").Of(key) }
 
-// OfSlot returns the lock's key and the number of the slot whose key this is. Any other key is slot 0
-// of itself.
+// OfSlot returns the lock's key and the number of a slot from the slot's key. Any other key is slot
+// 0 of itself.
 func OfSlot(slot string) (key string, number int) {
 	rest, _ := strings.CutPrefix(slot, string(permit))
 	text, companion, _ := strings.Cut(rest, ":")
@@ -89,19 +91,19 @@ func OfSlot(slot string) (key string, number int) {
 	return slot, 0
 }
 
-// Probe is the key that redlock doctor tries rights on, behind a Locker's prefix. Some of these commands
-// could delete a lock or shorten its TTL, so it must be the key of no lock.
+// Probe is the key with which redlock doctor tests rights, after a Locker's prefix. Some of the
+// tested commands could delete a lock or shorten its TTL, so the key must not be the key of a lock.
 const Probe = "redlock:doctor:none"
 
-// Reserved reports whether a lock with that key, or names behind that prefix, would stand in the way
-// of the keys of any Locker: a companion, or a key that a Locker or redlock doctor has once for each
-// prefix.
+// Reserved reports whether a lock with this key, or locks with this prefix, would collide with the
+// keys of a Locker: a companion, or a key that a Locker or redlock doctor has once per prefix.
 func Reserved(key string) bool {
 	return slices.ContainsFunc(kinds, func(k Kind) bool { return k.Has(key) }) ||
 		strings.HasSuffix(key, record.Key) || strings.HasSuffix(key, Probe) || key == record.PrimaryKey
 }
 
-// OfCall returns the lock's key and the waiter of a key that Call has made of its queue.
+// OfCall returns the lock's key and the waiter from a key that Call has formed from the lock's
+// queue.
 func OfCall(call string) (key, waiter string, ok bool) {
 	rest, ok := strings.CutPrefix(call, string(Queue))
 	i := strings.LastIndexByte(rest, ':')

@@ -28,23 +28,24 @@ func (m *Metric) Prometheus() (name string, labels []string) {
 	return name, labels
 }
 
-// An Exporter counts the events of a Locker, and writes them in the text format of Prometheus. It has the metrics of
-// contrib/prometheus, without the dependencies of Prometheus' client. It is safe for concurrent use.
+// An Exporter counts the events of a Locker, and writes them in the text format of Prometheus. It
+// has the metrics of contrib/prometheus, without the dependencies of Prometheus' client. It is safe
+// for concurrent use.
 type Exporter struct {
 	mu     sync.Mutex
-	series map[*Metric]map[values]*series // guarded by mu, as each series is
+	series map[*Metric]map[values]*series // guarded by mu, like each series
 }
 
 var _ redlock.Tracer = (*Exporter)(nil)
 
-// values are those of the labels of a series. A metric has three labels at most.
+// values are the values of the labels of a series. A metric has at most three labels.
 type values [3]string
 
 // A series is a metric with some values of its labels.
 type series struct {
-	sum    float64  // the value of a counter or a level
-	count  uint64   // of additions
-	counts []uint64 // of those to each bucket, without smaller ones
+	sum    float64  // value of a counter or a level
+	count  uint64   // number of additions
+	counts []uint64 // additions to each bucket, without smaller buckets
 }
 
 // NewExporter returns an Exporter. A series whose labels are known exists from the start, with value zero: rate() in
@@ -63,7 +64,7 @@ func NewExporter() *Exporter {
 	return e
 }
 
-// of returns a series, creating it on first use. e is locked, or new.
+// of returns a series, creating it on first use. The caller must hold e.mu, unless e is new.
 func (e *Exporter) of(m *Metric, with values) *series {
 	s := e.series[m][with]
 	if s == nil {
@@ -105,7 +106,7 @@ func (e *Exporter) WriteTo(w io.Writer) (int64, error) {
 	return int64(n), err
 }
 
-// write writes the series of a metric, if it has any. e is locked.
+// write writes the series of a metric, if it has any. The caller must hold e.mu.
 func (e *Exporter) write(text *strings.Builder, m *Metric) {
 	name, names := m.Prometheus()
 	kind := "counter"

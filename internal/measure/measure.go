@@ -1,6 +1,6 @@
-// Package measure defines the metrics of a Locker's events, alike for every system of metrics: what
-// each event counts, the values of labels, a small fixed set of each, and the bounds of histograms. The
-// packages below contrib export them.
+// Package measure defines the metrics of a Locker's events, the same for every metrics system: the
+// events that each metric counts, the values of labels, which are few and fixed, and the bounds of
+// histograms. The packages below contrib export them.
 package measure
 
 import (
@@ -15,14 +15,14 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// Held is the outcome of an acquisition that was refused because another holds the lock.
+// Held is the outcome of an acquisition that was refused because another client holds the lock.
 const Held = "held"
 
-// Acquisitions has all values of Acquisition.
+// Acquisitions lists all values of Acquisition.
 var Acquisitions = []string{"acquired", Held, "no_quorum", "canceled", "timeout", "closed", "other"}
 
-// Acquisition is the outcome of an acquisition that ended with err. Of an error
-// about a vote only its kind counts, and not the errors of single nodes.
+// Acquisition returns the outcome of an acquisition that ended with err. For an error about an
+// attempt only its kind counts, and not the errors of single nodes.
 func Acquisition(err error) string {
 	switch kind := kindOf(err); {
 	case kind == nil:
@@ -44,10 +44,10 @@ func Acquisition(err error) string {
 // Lost is the outcome of a release that showed that the lock had been lost.
 const Lost = "lost"
 
-// Releases has all values of Release.
+// Releases lists all values of Release.
 var Releases = []string{"confirmed", "unconfirmed", Lost, "closed"}
 
-// Release is the outcome of a release that ended with err.
+// Release returns the outcome of a release that ended with err.
 func Release(err error) string {
 	switch kind := kindOf(err); {
 	case kind == nil:
@@ -60,8 +60,8 @@ func Release(err error) string {
 	return "unconfirmed"
 }
 
-// kindOf returns the error that a vote is about. Package redlock has the same for its log, and
-// does not export it.
+// kindOf returns the kind of an error about an attempt. Package redlock has the same function for
+// its log, and does not export it.
 func kindOf(err error) error {
 	if q, ok := err.(*redlock.QuorumError); ok {
 		return q.Err
@@ -69,7 +69,7 @@ func kindOf(err error) error {
 	return err
 }
 
-// faults are the kinds of a node's faults, the more particular first.
+// faults are the kinds of a node's faults, the more specific ones first.
 var faults = []struct {
 	kind string
 	errs []error
@@ -88,7 +88,7 @@ var faults = []struct {
 	{"disconnected", []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE, connectionReset, connectionAborted}},
 }
 
-// otherFault is the kind of all the rest.
+// otherFault is the kind of all other faults.
 const otherFault = "other"
 
 // Faults returns all values of Fault.
@@ -99,7 +99,7 @@ func Faults() (kinds []string) {
 	return append(kinds, otherFault)
 }
 
-// Fault is the kind of a node's fault.
+// Fault returns the kind of a node's fault.
 func Fault(err error) string {
 	for _, f := range faults {
 		for _, e := range f.errs {
@@ -115,22 +115,22 @@ func Fault(err error) string {
 	return otherFault
 }
 
-// Windows has numbers of its own for errors of connections, and package
-// syscall does not map them (https://pkg.go.dev/golang.org/x/sys/windows has
-// them by name). Elsewhere no error has so high a number.
+// Windows has its own numbers for connection errors, and package syscall does not map them
+// (https://pkg.go.dev/golang.org/x/sys/windows lists them by name). On other systems no error has
+// such a high number.
 const (
 	connectionAborted = syscall.Errno(10053)
 	connectionReset   = syscall.Errno(10054)
 	connectionRefused = syscall.Errno(10061)
 )
 
-// waitBuckets are the bounds, in seconds, of the histogram of how long it takes
-// to get a lock: from a handover in memory to minutes behind others.
+// waitBuckets are the bounds, in seconds, of the histogram of waiting times: from a handover in
+// memory to a wait of minutes.
 var waitBuckets = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 
-// holdBuckets are those of how long a lock is held.
+// holdBuckets are the bounds of the histogram of hold times.
 var holdBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600}
 
-// replyBuckets are those of a node's latency, which ends soon behind the
-// longest node timeout that is a default, a second.
+// replyBuckets are the bounds of the histogram of a node's latency. They end slightly above one
+// second, the longest default node timeout.
 var replyBuckets = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5}

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// An operation or outcome of a newer version, or of a Node that is none of ours, must
-// not end the process that logs it.
+// An unknown operation or outcome, from a newer version or from another Node, must not crash the
+// process that logs it.
 func TestOperationsAndOutcomesOutOfRangeHaveAName(t *testing.T) {
 	t.Parallel()
 	for op := range len(opNames) {

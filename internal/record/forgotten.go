@@ -5,24 +5,25 @@ import (
 	"time"
 )
 
-// An Account is one server's memory of the time before another forgot.
+// An Account is one server's memory of the time before another server forgot.
 type Account struct {
-	// Remembers: its memory reaches back behind that moment, and it is in no quarantine
-	// itself. So it knows all locks that it voted for then and that are alive now.
+	// Remembers means that the server's memory reaches back beyond that moment, and that the server
+	// is not in quarantine itself. It then knows all locks for which it voted at that time and
+	// which are still alive.
 	Remembers bool
-	// Longest is the longest TTL of a lock that it voted for, or that it was known to have
-	// voted for before it forgot itself. Zero if there was none.
+	// Longest is the longest TTL of a lock for which the server voted, or is known to have voted
+	// before it forgot. Zero means no such lock.
 	Longest time.Duration
 }
 
-// A Loss is how long the locks can be that a server has forgotten.
+// A Loss limits the locks that a server can have forgotten.
 type Loss struct {
-	Longest time.Duration // the longest TTL
-	Alone   time.Duration // the same as one other server tells alone
+	Longest time.Duration // longest TTL
+	Alone   time.Duration // longest TTL according to a single other server
 	Basis   Basis         // of both
 }
 
-// And adds other knowledge of the same loss. A proof replaces all else.
+// And adds other knowledge of the same loss. A proof replaces all other knowledge.
 func (l Loss) And(other Loss) Loss {
 	switch {
 	case l.Basis == Proof:
@@ -33,13 +34,13 @@ func (l Loss) And(other Loss) Loss {
 	return Loss{max(l.Longest, other.Longest), max(l.Alone, other.Alone), max(l.Basis, other.Basis)}
 }
 
-// AloneLimit is how many times the longest TTL that a client assumes a server is believed
-// that tells of a longer one alone. A damaged record must not stop all locks, and clients
+// AloneLimit limits a longest TTL that a single server reports, as a multiple of the longest TTL
+// that the client assumes. A damaged record must not stop all locks, and the assumptions of clients
 // may differ.
 const AloneLimit = 10
 
-// Wait returns the time that must have passed since the server forgot before its votes count, for a
-// client that assumes no longer TTL of others than this, where nothing is proven.
+// Wait returns the minimum time from the loss until the server's votes count. Without a proof it
+// depends on assumed, the longest TTL that the client assumes of others.
 func (l Loss) Wait(assumed time.Duration) time.Duration {
 	if l.Basis == Proof {
 		return l.Longest
@@ -47,16 +48,16 @@ func (l Loss) Wait(assumed time.Duration) time.Duration {
 	return max(l.Longest, min(l.Alone, AloneLimit*assumed), assumed)
 }
 
-// Forgotten returns the longest TTL of a lock that one of n servers may have forgotten,
-// by the accounts of the others.
+// Forgotten returns the longest TTL of a lock that one of n servers may have forgotten, according to
+// the accounts of the others.
 //
-// A lock that it voted for was also voted for by q-1 others, where q is the quorum. So a TTL
-// is possible if q-1 others either tell of one as long or do not remember. If fewer than
-// q-1 do not remember, that bounds the TTL, and proof is true.
+// If the server voted for a lock, q-1 others voted for it, too, where q is the quorum. A TTL is
+// therefore possible if each of q-1 others either reports one as long or does not remember. If
+// fewer than q-1 do not remember, the TTL is bounded, and proof is true.
 //
-// Without a bound the accounts are believed as they are, because the TTL cannot be known
-// otherwise. But where there are four servers or more, a TTL that one of them tells alone is
-// returned apart: its record may be damaged, and one server must not stop all locks.
+// Without a bound the accounts are trusted, because the TTL cannot be determined in another way.
+// However, among four or more servers, a TTL that only one server reports is returned separately:
+// its record may be damaged, and a single server must not stop all locks.
 func Forgotten(n int, others []Account) (longest, alone time.Duration, proof bool) {
 	q := n/2 + 1
 	var told, all []time.Duration

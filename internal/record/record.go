@@ -11,42 +11,42 @@ import (
 	"time"
 )
 
-// Key is the key of the record on a server, behind the prefix of the clients.
+// Key is the key of the record on a server, after the prefix of the clients.
 const Key = "redlock:epoch"
 
-// PrimaryKey is where a server is confirmed as the primary of a node with standbys (package pool). It
-// has no prefix, because all who lock by a server must find it.
+// PrimaryKey is the key that confirms a server as the primary of a node with standbys (package
+// pool). It has no prefix, because all clients that lock on a server must find it.
 const PrimaryKey = "redlock:primary"
 
-// DrawLife draws the lifetime of a record: 139 years and up to 35 more, in whole
-// milliseconds. Each change that other clients must notice draws a new one: they see it by
-// the time that is left.
+// DrawLife returns a random lifetime of a record: 139 to 174 years, in whole milliseconds. Each
+// change that other clients must notice gets a new lifetime, so they notice it by the remaining
+// time.
 func DrawLife() time.Duration {
 	return (1<<42 + rand.N[time.Duration](1<<40)) * time.Millisecond
 }
 
-// New returns the record of a new generation, for the server run and clients that make
-// their quorum of so many nodes.
+// New returns the record of a new generation, for the server run and clients with this number of
+// nodes.
 func New(run string, nodes int) Record {
 	return Record{Run: run, Generation: cryptorand.Text()[:20], Nodes: nodes, Born: Now}
 }
 
-// Now stands in a Record for the moment at which the server writes it. In the text it is
-// the sign that OpAdmit replaces by the server's clock.
+// Now stands for the time at which the server writes the record. In the text it is the character
+// that OpAdmit replaces by the server's clock.
 const Now time.Duration = -1
 
 const now = "@"
 
-// version begins the text. A client refuses the text of another version, because it
-// cannot know its meaning.
+// version is the start of the text. A client refuses the text of another version, because it cannot
+// know its meaning.
 const version = "2"
 
-// Apart is how far the clocks of servers may be from each other, less the Off of their records: a server whose clock is
-// farther from those of a quorum has no vote.
+// Apart is the greatest difference between the clocks of servers, minus the Off of their records. A
+// server whose clock differs more from the clocks of a quorum has no vote.
 const Apart = time.Second
 
-// Off returns what a record says of a clock that is d ahead of the other servers' clocks. Clocks that agree leave no
-// trace in the text.
+// Off returns the value of Record.Off for a clock that is d ahead of the other servers' clocks.
+// Clocks that agree leave no trace in the text.
 func Off(d time.Duration) time.Duration {
 	if d.Abs() < Apart/2 {
 		return 0
@@ -54,30 +54,31 @@ func Off(d time.Duration) time.Duration {
 	return d.Round(time.Millisecond)
 }
 
-// Unknown is the Run of a server that does not tell who it is.
+// Unknown is the Run of a server that hides its identity.
 const Unknown = "-"
 
-// OwnData is the data set of a process that has not taken over another's.
+// OwnData is the data set of a process that has not taken over the data of another.
 const OwnData = "own"
 
-// MayVote reports whether a server of this role may vote. The role is that of ROLE or INFO replication,
-// and empty for a server that does not tell it. Besides "slave" there are "replica" and KeyDB's
-// "active-replica", which take what another server grants, and "sentinel".
+// MayVote reports whether a server with this role may vote. The role comes from ROLE or INFO
+// replication, and is empty if the server hides it. Other roles are "slave", "replica" and KeyDB's
+// "active-replica", which accept the grants of another server, and "sentinel".
 func MayVote(role string) bool { return role == "" || role == "master" }
 
-// DataSet names a server's data set by what the server tells of it: the fields master_replid,
-// second_repl_offset and total_net_repl_input_bytes of INFO, and what stands under PrimaryKey.
+// DataSet names a server's data set. Its parameters are the fields master_replid,
+// second_repl_offset and total_net_repl_input_bytes of INFO, and the value of PrimaryKey.
 //
-// A server that was demoted has taken over another's data and has forgotten what that lacked; its
-// master_replid changes when it is promoted again. But so it does for a first replica, also that of
-// a backup (redis-cli --rdb), and when repl-backlog-ttl is over without one. A process that has
-// read no byte from a primary since it began has its own data all the same. Servers before 7.0 do
-// not tell, and CONFIG RESETSTAT sets the count back. So second_repl_offset, which is set by a
-// promotion and cleared repl-backlog-ttl later, must be unset as well: by then the locks of the time
-// before the promotion have expired, unless their TTL is longer than that.
+// A demoted server has taken over the data of another and has forgotten all data that was not in
+// it. Its master_replid changes when it is promoted again. But the master_replid also changes when
+// a server gets its first replica, even if that is only a backup (redis-cli --rdb), and when
+// repl-backlog-ttl has expired without a replica. In these cases, a process that has read no byte
+// from a primary since its start still has its own data. Servers before 7.0 do not report that
+// number, and CONFIG RESETSTAT resets it. Therefore second_repl_offset must be unset as well. A
+// promotion sets it, and it is cleared after repl-backlog-ttl. By that time the locks from before
+// the promotion have expired, unless their TTL is longer than that.
 //
-// The servers of a node with standbys have a name for each promotion, with data or without, because
-// one may be confirmed while another was the primary in between.
+// The servers of a node with standbys have a new name for each promotion, with or without new data,
+// because one server may be confirmed although another was the primary in between.
 func DataSet(id, secondOffset, taken, primary string) string {
 	if secondOffset == "-1" && taken == "0" && primary == "" {
 		return OwnData
@@ -85,9 +86,9 @@ func DataSet(id, secondOffset, taken, primary string) string {
 	return id
 }
 
-// InCluster names the data set of a server in cluster mode, by its cluster_my_epoch; without one it returns data.
-// The epoch rises when a slot comes to the server. A slot that has left and come back has none of its locks, and the
-// record, which is in a slot of its own, would not tell.
+// InCluster names the data set of a server in cluster mode, by its cluster_my_epoch. Without an
+// epoch it returns data. The epoch rises when the server receives a slot. A slot that has left and
+// returned has lost its locks, and the record, which may be in another slot, would not show it.
 func InCluster(data, epoch string) string {
 	if epoch == "" {
 		return data
@@ -97,73 +98,73 @@ func InCluster(data, epoch string) string {
 
 // Errors of Parse.
 var (
-	// ErrVersion: the text is that of another version of this library.
+	// ErrVersion means that another version of this library wrote the text.
 	ErrVersion = errors.New("was written by another version")
-	// ErrText: the text is none of this library's.
+	// ErrText means that this library did not write the text.
 	ErrText = errors.New("is invalid")
 )
 
-// A Basis says how well Forgot is known.
+// A Basis is the quality of the knowledge of Forgot.
 type Basis int
 
-// The bases, each better than the one before.
+// The bases, in order of quality.
 const (
-	Open  Basis = iota // other servers have yet to be asked
-	Tried              // a client has tried in vain to reach those that were not asked, for its longest TTL
+	Open  Basis = iota // other servers have not been asked yet
+	Tried              // a client could not reach the servers that were not asked, for its longest TTL
 	Asked              // all others were asked after the birth, and too few of them remember
 	Proof              // enough others remember to exclude any longer lock
 )
 
-// A Record is a server's note of its own memory.
+// A Record describes a server's memory.
 type Record struct {
-	Run        string        // the process and the data set that had the keys, or Unknown
-	Generation string        // random: tells this record from those before
-	Nodes      int           // of which the clients make their quorum
-	Groups     string        // hash of the clients' groups of servers, see package groups; empty: they have none
-	Born       time.Duration // when the generation began
-	Off        time.Duration // how far the server's clock was ahead of the other servers' then; zero if less than Apart / 2
-	Forgot     time.Duration // the longest TTL of a lock that may have been forgotten at the birth, by what others remember
-	Alone      time.Duration // the same as one other tells alone; believed up to a limit
+	Run        string        // process and data set that had the keys, or Unknown
+	Generation string        // random: distinguishes this record from earlier ones
+	Nodes      int           // nodes of the clients, which determine their quorum
+	Groups     string        // hash of the clients' groups of servers, see keys.Groups; empty without groups
+	Born       time.Duration // start of the generation
+	Off        time.Duration // lead of the server's clock over the other servers' clocks at the birth; zero if less than Apart / 2
+	Forgot     time.Duration // longest TTL of a lock that may have been forgotten at the birth, according to the other servers
+	Alone      time.Duration // longest TTL according to a single other server; trusted up to a limit
 	Basis      Basis         // of both
-	Failed     time.Duration // when a client first failed to ask the others, long after the birth; zero: none has
-	Steps      []Step        // the TTLs of locks that the server has voted for since the birth
-	More       []string      // fields that this version does not know, kept as they are
+	Failed     time.Duration // first time a client failed to ask the others, long after the birth; zero if none has
+	Steps      []Step        // TTLs of locks for which the server has voted since the birth
+	More       []string      // unknown fields, kept unchanged
 }
 
-// A Step says that locks with a TTL up to this one were voted for.
+// A Step means that the server voted for locks with a TTL up to this one.
 type Step struct {
 	TTL     time.Duration
 	Entered time.Duration // before the first such vote counted
-	Used    time.Duration // not longer than a Window before the last
+	Used    time.Duration // at most a Window before the last such vote
 }
 
-// Window is for how long a use of a step covers later ones. A longer window makes the
-// record be written less often; a shorter one makes a long TTL fade sooner.
+// Window returns the time for which a use of a step covers later uses. With a longer window the
+// record is written less often; with a shorter one a long TTL fades sooner.
 func Window(ttl time.Duration) time.Duration { return max(ttl/4, 10*time.Minute) }
 
-// Until is when no lock of the step can be alive any more.
+// Until returns the time after which no lock of the step can be alive.
 func (s Step) Until() time.Duration { return s.Used + s.TTL + Window(s.TTL) }
 
-// Covers reports whether the step stands for a vote at the time clock for a lock of ttl.
+// Covers reports whether the step covers a vote at the time clock for a lock of ttl.
 func (s Step) Covers(ttl, clock time.Duration) bool {
 	return s.TTL >= ttl && clock <= s.Used+Window(s.TTL)
 }
 
-// Covers reports whether a vote at the time clock for a lock of ttl is on record, which
-// it must be before it counts.
+// Covers reports whether a step of the record covers a vote at the time clock for a lock of ttl.
+// Otherwise the vote must not count.
 func (r *Record) Covers(ttl, clock time.Duration) bool {
 	return slices.ContainsFunc(r.Steps, func(s Step) bool { return s.Covers(ttl, clock) })
 }
 
-// few is how many steps are kept as they are asked for. Beyond that they are doubled, so
-// that there is one for each power of two at most.
+// few is the number of steps that are kept with their exact TTLs. Above it TTLs are rounded up to
+// powers of two, so that there is at most one step for each.
 const few = 16
 
-// Enter puts a lock of ttl on record at the time clock, and drops the steps that had
-// faded by earliest: the same, but for a client that does not know the time well. A step
-// that is at most a quarter longer is used for it, so that clients who draw their TTLs make
-// no long lists; but not one that is about to fade, because others may take it for faded
-// before the lock ends. It reports whether the step is new.
+// Enter puts a lock of ttl on record at the time clock, and drops the steps that had faded at
+// earliest. The two times differ if the client does not know the time exactly. A step that is at
+// most a quarter longer is reused, so that random TTLs do not make long lists. A step that is about
+// to fade is not reused, because other clients may treat it as faded before the lock ends. Enter
+// reports whether the step is new.
 func (r *Record) Enter(ttl, earliest, clock time.Duration) bool {
 	r.Steps = slices.DeleteFunc(slices.Clone(r.Steps), func(s Step) bool { return s.Until() < earliest })
 	most := ttl + ttl/4
@@ -183,9 +184,9 @@ func (r *Record) Enter(ttl, earliest, clock time.Duration) bool {
 	return true
 }
 
-// IsOf reports whether the record is of the memory of the server run. It is a record of a server with
-// its own data, too, if it names the same process with another data set: the name has changed, and
-// the data has not.
+// IsOf reports whether the record describes the memory of the server run. It also does if the
+// server has its own data and the record names the same process with another data set: then the
+// name has changed, but not the data.
 func (r *Record) IsOf(run string) bool {
 	isRun, isEpoch, _ := strings.Cut(run, "#")
 	ofRun, ofEpoch, _ := strings.Cut(r.Run, "#")
@@ -193,17 +194,17 @@ func (r *Record) IsOf(run string) bool {
 	return isEpoch == ofEpoch && (isRun == ofRun || isOwn && strings.HasPrefix(ofRun, process+"/"))
 }
 
-// Loss returns the record's part about forgotten locks.
+// Loss returns the fields of the record about forgotten locks.
 func (r *Record) Loss() Loss { return Loss{r.Forgot, r.Alone, r.Basis} }
 
-// Quarantine returns for how long a client that comes at the time clock gives the server no
-// vote. assumed is the longest TTL that the client assumes of others. Where the basis is
-// Open the client waits for assumed in any case, unless it can ask the other servers.
+// Quarantine returns the time for which the server's votes do not count for a client at the time
+// clock. assumed is the longest TTL that the client assumes of others. With the basis Open the
+// client waits for assumed in any case, unless it can ask the other servers.
 func (r *Record) Quarantine(clock, assumed time.Duration) time.Duration {
 	return max(0, r.Loss().Wait(assumed)-max(0, clock-r.Born))
 }
 
-// String returns the text.
+// String returns the text of the record.
 func (r *Record) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s run=%s gen=%s nodes=%d born=%s forgot=%s basis=%d steps=",
@@ -240,7 +241,7 @@ func text(d time.Duration) string {
 	return strconv.FormatInt(d.Milliseconds(), 10)
 }
 
-// Parse reads the text of a record, in which the server has put its clock.
+// Parse parses the text of a record, in which the server has replaced Now by its clock.
 func Parse(s string) (*Record, error) {
 	fields := strings.Fields(s)
 	if len(fields) == 0 || strings.Contains(s, now) {
@@ -270,7 +271,7 @@ func Parse(s string) (*Record, error) {
 			r.Forgot, err = duration(value)
 		case "off":
 			r.Off, err = signed(value)
-			missing[key] = true // it may be
+			missing[key] = true // optional
 		case "alone":
 			r.Alone, err = duration(value)
 			missing[key] = true
@@ -321,8 +322,8 @@ func steps(s string) (list []Step, err error) {
 	return list, nil
 }
 
-// longest is above any time or TTL that is meant: 120 years, times are since 1970. The
-// moment when a step fades is at most 2.25 times that, and a time.Duration has 292 years.
+// longest is above all valid times and TTLs: 120 years, with times since 1970. A step fades after
+// at most 2.25 times that length, and a time.Duration can hold 292 years.
 const longest = 120 * 365 * 24 * time.Hour
 
 func duration(s string) (time.Duration, error) {

@@ -8,8 +8,9 @@ import (
 	"github.com/redquorum/redquorum/internal/protocol"
 )
 
-// A Store is a server alone: a request is run when it is given, at the moment that is told. So a test can try
-// any order of requests, and ask a copy. It is not safe for concurrent use.
+// A Store is a server alone: it runs a request immediately, at the time that the caller passes. So
+// a test can try any order of requests, and run requests on a copy. A Store is not safe for
+// concurrent use.
 type Store struct{ store }
 
 // NewStore returns an empty Store.
@@ -24,8 +25,9 @@ func (s *Store) Clone() *Store {
 	return &c
 }
 
-// Run runs a client's request at a moment, which is not before that of an earlier one. It returns the
-// reply and the hints that other clients get, which are valid until the next call.
+// Run runs a client's request at a time, which must not be before the time of an earlier request.
+// It returns the reply and the hints that other clients get. The hints are valid until the next
+// call.
 func (s *Store) Run(at time.Duration, client int, req *protocol.Request) (protocol.Reply, []StoreHint) {
 	s.at(at)
 	return s.serve(client, req, true), s.take()
@@ -44,7 +46,7 @@ func (s *Store) take() []StoreHint {
 	return s.hints
 }
 
-// Forget makes the server lose all keys, and be another process than before: a restart without persistence.
+// Forget makes the server lose all keys and become another process: a restart without persistence.
 func (s *Store) Forget(at time.Duration) []StoreHint {
 	s.at(at)
 	s.run++
@@ -56,14 +58,14 @@ func (s *Store) Forget(at time.Duration) []StoreHint {
 	return s.take()
 }
 
-// Del has a key deleted behind the clients' backs.
+// Del deletes a key without a client's request.
 func (s *Store) Del(at time.Duration, key string) []StoreHint {
 	s.at(at)
 	s.remove(key)
 	return s.take()
 }
 
-// Value returns what the key holds, empty for nothing.
+// Value returns the value of the key, or an empty string.
 func (s *Store) Value(at time.Duration, key string) string {
 	s.moment = at
 	if e, ok := s.keys[key]; ok && !s.expired(e) {
@@ -72,7 +74,7 @@ func (s *Store) Value(at time.Duration, key string) string {
 	return ""
 }
 
-// Keys returns the living keys, and what each has left to live.
+// Keys returns the living keys, with their remaining TTLs.
 func (s *Store) Keys(at time.Duration) map[string]time.Duration {
 	s.moment = at
 	living := map[string]time.Duration{}

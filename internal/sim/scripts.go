@@ -14,7 +14,7 @@ import (
 	"github.com/redquorum/redquorum/internal/protocol"
 )
 
-// The operations here do on a Server's keys what the scripts of package pool do.
+// The operations in this file change a Server's keys as the scripts of package pool do.
 
 // apply runs one request, as Redis runs the commands that stand for it.
 func (s *store) apply(req *protocol.Request) protocol.Reply {
@@ -37,7 +37,7 @@ func (s *store) obey(req *protocol.Request) protocol.Reply {
 	e, exists := s.lookup(req.Key)
 	ours := exists && e.value == req.Value
 	switch setNX := req.Op == protocol.OpAcquire; {
-	case setNX && exists: // it looks at no type, and tells nothing of what is there
+	case setNX && exists: // SET NX checks no type, and returns nothing about the key
 		return protocol.Reply{Outcome: protocol.Refused}
 	case setNX:
 		s.write(req.Key, entry{value: req.Value, expires: s.now() + req.TTL})
@@ -93,10 +93,11 @@ func (s *store) fenced(req *protocol.Request) protocol.Reply {
 	return protocol.Reply{Outcome: protocol.Granted, Floor: s.accept(req, counter)}
 }
 
-// counterLife is how long a token is remembered that is not ahead of the clock.
+// counterLife is the time for which a token that is not ahead of the clock is remembered.
 const counterLife = 24 * time.Hour
 
-// counter returns the highest token accepted, or an error if the key holds no number that a token can follow.
+// counter returns the highest token accepted, or an error if the key does not hold a number that a
+// token can follow.
 func (s *store) counter(req *protocol.Request) (int64, error) {
 	const highest = 1<<53 - 2
 	e, exists := s.lookup(req.Counter)
@@ -115,7 +116,7 @@ func (s *store) count(key string, token int64, expires time.Duration) {
 	s.write(key, entry{wrong: true, score: &score, expires: expires})
 }
 
-// accept takes the token and its block, or returns the floor above which it would.
+// accept accepts the token and its block, or returns the floor above which it would accept a token.
 func (s *store) accept(req *protocol.Request, counter int64) (floor int64) {
 	now, slack := s.unix().Microseconds(), req.Slack.Microseconds()
 	limit := now + slack
@@ -137,7 +138,7 @@ func (s *store) refuseRelease(e entry) protocol.Reply {
 	}
 }
 
-// labelled matches the values whose label a refused release tells.
+// labelled matches the values whose label a refused release returns.
 var labelled = regexp.MustCompile(`(?s)^[0-9a-f]{40} (.{1,214})$`)
 
 func ownerOf(value string) string {
@@ -147,8 +148,8 @@ func ownerOf(value string) string {
 	return ""
 }
 
-// admit compares and sets the epoch record, and returns it: GET, PTTL, TIME and, if record
-// and server are those that are named, SET with PX or KEEPTTL.
+// admit compares and sets the epoch record, and returns it: GET, PTTL, TIME and, if record and
+// server match the request, SET with PX or KEEPTTL.
 func (s *store) admit(req *protocol.Request) protocol.Reply {
 	a := req.Admit
 	e, _ := s.lookup(req.Key)
@@ -237,11 +238,11 @@ func (s *store) lookForOthers(req *protocol.Request) protocol.Reply {
 	return protocol.Reply{Outcome: protocol.Granted}
 }
 
-// A ticket is a place in a queue.
+// A ticket is an entry in a queue.
 type ticket struct {
 	id      string
-	arrived time.Duration // since 1970, as is the other
-	dropped time.Duration // when it may be, unless it is seen again
+	arrived time.Duration // since 1970, like dropped
+	dropped time.Duration // when the ticket may be dropped, unless it is seen again
 }
 
 func firstOf(tickets []ticket) string {
@@ -273,20 +274,20 @@ func (s *store) stand(req *protocol.Request) protocol.Reply {
 		slices.SortFunc(tickets, func(a, b ticket) int {
 			return cmp.Or(cmp.Compare(a.arrived, b.arrived), cmp.Compare(a.id, b.id))
 		})
-		for tickets[0].dropped <= now { // ours is not
+		for tickets[0].dropped <= now { // our ticket is not dropped
 			tickets = tickets[1:]
 		}
 		e.expires = max(e.expires, s.now()+3*mine.Life)
 	}
-	if len(tickets) == 0 { // Redis has no empty ones
+	if len(tickets) == 0 { // Redis has no empty queues
 		s.remove(req.Key)
 	} else {
 		s.write(req.Key, entry{wrong: true, tickets: tickets, expires: e.expires})
 		call := func(id string) { s.write(keys.Call(req.Key, id), entry{expires: s.now() + mine.Life}) }
 		switch now := firstOf(tickets); {
-		case now != mine.ID && now != first: // those before it have gone
+		case now != mine.ID && now != first: // the earlier tickets were dropped
 			call(now)
-		case now == mine.ID && isNew && first != "" && first != mine.Replaces: // an older one has come back
+		case now == mine.ID && isNew && first != "" && first != mine.Replaces: // an older ticket has returned
 			call(first)
 		}
 	}

@@ -68,7 +68,7 @@ func (s *store) sharing(req *protocol.Request) protocol.Reply {
 	return protocol.Reply{Outcome: protocol.Granted}
 }
 
-// settle writes a set of readers. The marker and the set live as long as the last of them.
+// settle writes a set of readers. The marker and the set live as long as the last reader.
 func (s *store) settle(req *protocol.Request, readers map[string]time.Duration, now time.Duration) {
 	last := now
 	for _, until := range readers {
@@ -84,7 +84,7 @@ func (s *store) settle(req *protocol.Request, readers map[string]time.Duration, 
 	s.write(req.Shared.Readers, entry{wrong: true, readers: readers, expires: expires})
 }
 
-// intend keeps new readers out for a writer that waits.
+// intend keeps new readers out for a waiting writer.
 func (s *store) intend(req *protocol.Request) protocol.Reply {
 	e, exists := s.lookup(req.Key)
 	intent, waits := s.lookup(req.Shared.Intent)

@@ -10,12 +10,12 @@ import (
 	"github.com/redquorum/redquorum/internal/record"
 )
 
-// A store is a server's keys, scripts and clock, without a network, goroutines or time of its own: a
-// request is run at the moment that it was told last. It is part of a Server, and of a Store.
+// A store has a server's keys, scripts and clock, without a network, goroutines or its own time: it
+// runs a request at the last time that it was given. It is part of a Server and of a Store.
 type store struct {
 	index int
 	name  string
-	epoch time.Duration // the moment zero, since 1970
+	epoch time.Duration // time zero, since 1970
 	keys  map[string]entry
 
 	moment time.Duration // true time
@@ -24,38 +24,38 @@ type store struct {
 	run   int // counts the processes; a crash ends one
 	named struct {
 		run  int
-		text string // its identity
+		text string // identity of the process
 	}
 
 	tracked []tracking
-	hints   []StoreHint // that are to be given
-	client  int         // whose request is being run; -1: none's, which gets hints of its own change
+	hints   []StoreHint // to be sent
+	client  int         // client of the running request, which gets no hint of its own change; -1: no client
 }
 
-// A tracking has a client get a hint of the next change of a key.
+// A tracking makes the server send a client a hint of the next change of a key.
 type tracking struct {
 	key     string
 	client  int
-	expires time.Duration // when the key does; any other change ends the tracking
+	expires time.Duration // expiry of the key; any other change ends the tracking
 }
 
-// A StoreHint is one that a server gives to a client.
+// A StoreHint is a hint from a server to a client.
 type StoreHint struct {
 	Client int
 	Key    string // empty: all keys
 }
 
-// An entry is a key's value and when it expires by the server's clock.
+// An entry is a key's value, with its time of expiry by the server's clock.
 type entry struct {
 	value   string
-	wrong   bool                     // not a string: commands for strings fail on it
-	tickets []ticket                 // of a queue, in their order; they never change
-	score   *float64                 // of a counter of tokens
-	readers map[string]time.Duration // until when each is one, since 1970; it never changes
+	wrong   bool                     // not a string: string commands fail
+	tickets []ticket                 // tickets of a queue, in order; not modified in place
+	score   *float64                 // score of a counter of tokens
+	readers map[string]time.Duration // expiry of each reader, since 1970; not modified in place
 	expires time.Duration
 }
 
-// text is the value of a string, or the number of a counter.
+// text returns the value of a string, or the number of a counter.
 func (e entry) text() string {
 	if e.score != nil {
 		return strconv.FormatFloat(*e.score, 'f', -1, 64)
@@ -65,7 +65,7 @@ func (e entry) text() string {
 
 const never time.Duration = 1<<63 - 1
 
-// A wall is a server's clock: its reading at a moment, and how fast it has run since.
+// A wall is a server's clock: its reading at a moment, and its rate since then.
 type wall struct {
 	reading, since time.Duration
 	rate           float64
@@ -75,21 +75,22 @@ func newStore(index int, name string, epoch time.Duration) store {
 	return store{index: index, name: name, epoch: epoch, keys: map[string]entry{}, wall: wall{rate: 1}, client: -1}
 }
 
-// now is what the server's clock shows.
+// now returns the reading of the server's clock.
 func (s *store) now() time.Duration {
 	return s.wall.reading + time.Duration(float64(s.moment-s.wall.since)*s.wall.rate)
 }
 
-// unix is the time since 1970 by the server's clock.
+// unix returns the time since 1970 by the server's clock.
 func (s *store) unix() time.Duration { return s.epoch + s.now() }
 
-// SetRate makes the clock advance by rate seconds a second from now on.
+// SetRate makes the clock advance by rate seconds per second from now on.
 func (s *store) SetRate(rate float64) { s.wall = wall{s.now(), s.moment, rate} }
 
 // Step sets the clock ahead by d, or back if d is below zero.
 func (s *store) Step(d time.Duration) { s.wall.reading += d }
 
-// left is a key's remaining TTL: whole milliseconds, as PTTL tells it, but at least one while the key lives.
+// left returns a key's remaining TTL in whole milliseconds, as PTTL does, but at least one while
+// the key lives.
 func (s *store) left(e entry) time.Duration {
 	switch e.expires {
 	case 0:
@@ -111,7 +112,8 @@ func (s *store) lookup(key string) (entry, bool) {
 	return e, ok
 }
 
-// living calls f for each key that has not expired. It gives no hints of those that have, as lookup does.
+// living calls f for each key that has not expired. Unlike lookup, it sends no hints of expired
+// keys.
 func (s *store) living(f func(key string, e entry)) {
 	for key, e := range s.keys {
 		if !s.expired(e) {
@@ -125,10 +127,10 @@ func (s *store) write(key string, e entry) {
 	s.changed(key)
 }
 
-// Set sets a key behind the clients' backs, for ttl or, if that is protocol.NoTTL, for ever.
+// Set sets a key without a client's request, for ttl, or without expiry if ttl is protocol.NoTTL.
 func (s *store) Set(key, value string, ttl time.Duration) { s.put(key, entry{value: value}, ttl) }
 
-// SetCounter makes key a counter of fencing tokens, for ever.
+// SetCounter makes key a counter of fencing tokens, without expiry.
 func (s *store) SetCounter(key string, score float64) {
 	s.put(key, entry{wrong: true, score: &score}, protocol.NoTTL)
 }
@@ -141,7 +143,7 @@ func (s *store) put(key string, e entry, ttl time.Duration) {
 	s.write(key, e)
 }
 
-// prolong lets a key that is there live for ttl from now at least.
+// prolong makes an existing key live for at least ttl from now on.
 func (s *store) prolong(key string, ttl time.Duration) {
 	e, until := s.keys[key], s.now()+ttl
 	if e.expires == never || e.expires < until {
@@ -157,8 +159,8 @@ func (s *store) remove(key string) {
 	}
 }
 
-// Settle gives the server the epoch record of one that has long been in use, by clients with so many nodes
-// and this longest TTL. A new server is in quarantine first.
+// Settle gives the server the epoch record of one that has long been in use, by clients with this
+// number of nodes and this longest TTL. Without it, a new server is in quarantine at first.
 func (s *store) Settle(nodes int, longest time.Duration) {
 	const life = 1 << 42 * time.Millisecond
 	now := s.unix()
@@ -177,12 +179,13 @@ func (s *store) identity() string {
 	return s.named.text
 }
 
-// serve runs a client's request. If it watches, a client that is tracked gets hints of the next changes of the keys.
+// serve runs a client's request. If the request watches keys and isTracked is true, the client gets
+// hints of the next changes of these keys.
 func (s *store) serve(client int, req *protocol.Request, isTracked bool) protocol.Reply {
 	s.client = client
 	reply := s.apply(req)
 	s.client = -1
-	if req.Epoch != "" { // who the server is was asked so shortly before that no failover there and back lies in between
+	if req.Epoch != "" { // the identity of the server is so recent that the server cannot have failed over and back since
 		if e, ok := s.lookup(req.Epoch); ok {
 			reply.Life = max(0, s.left(e))
 		}
@@ -200,10 +203,10 @@ func (s *store) serve(client int, req *protocol.Request, isTracked bool) protoco
 	return reply
 }
 
-// What follows is what Redis does for connections in CLIENT TRACKING ON with REDIRECT, OPTIN and NOLOOP,
-// where CLIENT CACHING YES comes before each look at a key.
+// The rest of this file does the same as Redis for connections with CLIENT TRACKING ON and
+// REDIRECT, OPTIN and NOLOOP, where CLIENT CACHING YES precedes each look at a key.
 
-// track has a client get a hint of the next change of key, be it there or not.
+// track makes a client get a hint of the next change of key, which need not exist.
 func (s *store) track(key string, client int) {
 	if slices.ContainsFunc(s.tracked, func(t tracking) bool { return t.key == key && t.client == client }) {
 		return
@@ -215,7 +218,8 @@ func (s *store) track(key string, client int) {
 	s.tracked = append(s.tracked, t)
 }
 
-// changed gives hints, once. The client that changed the key gets none, and does not track it any more either.
+// changed sends hints, once. The client that changed the key gets no hint, and no longer tracks the
+// key.
 func (s *store) changed(key string) {
 	s.tracked = slices.DeleteFunc(s.tracked, func(t tracking) bool {
 		if t.key == key && t.client != s.client {
@@ -225,16 +229,16 @@ func (s *store) changed(key string) {
 	})
 }
 
-// expire has the server look at the tracked keys that have expired.
+// expire looks at the tracked keys that have expired.
 func (s *store) expire() {
 	for i := len(s.tracked) - 1; i >= 0; i-- {
 		if i < len(s.tracked) && s.now() >= s.tracked[i].expires {
-			s.lookup(s.tracked[i].key) // which ends the tracking
+			s.lookup(s.tracked[i].key) // ends the tracking
 		}
 	}
 }
 
-// own reports whether a key is the library's own, which stays.
+// own reports whether a key belongs to the library itself and stays.
 func own(key string) bool {
 	_, slot := keys.OfSlot(key)
 	return keys.Reserved(key) && slot == 0 && !keys.Gate.Has(key)

@@ -8,14 +8,15 @@ import (
 	"time"
 )
 
-// A timeline runs functions when their time comes: one at a time, by time, and those of one time in the order
-// in which they were entered. A time.AfterFunc for each would run those of one time in any order.
+// A timeline runs functions at their times: one at a time, and in the order of entry if their times
+// are equal. With a time.AfterFunc for each, the order at equal times would be random.
 //
-// Its time is that of the bubble, where a timer wakes it, or its own while the World is played.
+// A timer wakes the timeline in the bubble's time. While the World is played, the timeline has its
+// own time.
 type timeline struct {
 	origin time.Time
 	played atomic.Bool
-	passed atomic.Int64 // since origin, if it is played
+	passed atomic.Int64 // since origin, while it is played
 
 	mu      sync.Mutex
 	events  events
@@ -45,14 +46,14 @@ func (l *timeline) at(t time.Duration, f func()) *event {
 	return e
 }
 
-// drop makes nothing of an event, if it is still to come.
+// drop cancels an event that has not run yet.
 func (l *timeline) drop(e *event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e.f = nil
 }
 
-// next takes out the next event, or returns nil if there is none by until.
+// next removes and returns the next event until a time, or returns nil.
 func (l *timeline) next(until time.Duration) (*event, func()) {
 	for len(l.events) > 0 && l.events[0].at <= until {
 		if e := heap.Pop(&l.events).(*event); e.f != nil {
@@ -73,7 +74,7 @@ func (l *timeline) arm() {
 	}
 }
 
-// run is called by the timer.
+// run runs all events that are due. The timer calls it.
 func (l *timeline) run() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,7 +93,7 @@ func (l *timeline) run() {
 	}
 }
 
-// play makes the time the timeline's own.
+// play switches to the timeline's own time.
 func (l *timeline) play() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -103,7 +104,7 @@ func (l *timeline) play() {
 	}
 }
 
-// step jumps to the next event and runs it. It returns nil if there is none.
+// step jumps to the next event and runs it. It returns the event, or nil if none is left.
 func (l *timeline) step() *event {
 	l.mu.Lock()
 	e, f := l.next(never)
@@ -123,22 +124,22 @@ func (l *timeline) sleep(d time.Duration) {
 	<-over
 }
 
-// space lets the goroutines that were woken come to rest, if the World is played.
+// space waits until the goroutines that were woken are idle, if the World is played.
 func (l *timeline) space() {
 	if l.played.Load() {
 		l.sleep(0)
 	}
 }
 
-// An event is a function and when it is to run.
+// An event is a function with the time at which it runs.
 type event struct {
 	at    time.Duration // since the timeline's origin
-	order int           // among those of one time
-	f     func()        // nil if it was dropped
+	order int           // order among events at the same time
+	f     func()        // nil if the event was dropped
 }
 
-// events are a heap, the next first. In a sorted slice ten thousand of them take a minute under the race
-// detector.
+// events is a heap whose first element is the next event. In a sorted slice, ten thousand events
+// take a minute under the race detector.
 type events []*event
 
 func (es events) Len() int { return len(es) }

@@ -7,11 +7,11 @@ import (
 	"github.com/redquorum/redquorum/internal/protocol"
 )
 
-// hints is a link's connection for hints, which is there while there are watchers.
+// hints is a link's connection for hints, which exists while the link has watchers.
 type hints struct {
 	watchers []*watcher
 	counts   map[string]int // hints sent, by key
-	there    time.Duration  // when the last one arrives; none may overtake it
+	there    time.Duration  // when the last hint arrives; a later one must not overtake it
 }
 
 type watcher struct {
@@ -19,7 +19,7 @@ type watcher struct {
 	hint func(key string)
 }
 
-// everything is the key of a hint after FLUSHALL, and of those who watch all keys.
+// everything is the key of a hint after FLUSHALL, and of watchers of all keys.
 const everything = ""
 
 // Watch implements protocol.Watchable.
@@ -44,13 +44,13 @@ func (l *link) Watch(key string, hint func(key string)) (stop func()) {
 	}
 }
 
-// endHints has the server forget all watches of the link. The World must be locked.
+// endHints makes the server forget all watches of the link. The World must be locked.
 func (l *link) endHints() {
 	l.hints.watchers = nil
 	l.server.tracked = slices.DeleteFunc(l.server.tracked, func(t tracking) bool { return t.client == l.index })
 }
 
-// tracked reports whether the server gives hints on the link.
+// tracked reports whether the server sends hints on the link.
 func (l *link) tracked() bool { return len(l.hints.watchers) > 0 }
 
 // hinted takes a hint off the network.
@@ -61,8 +61,8 @@ func (l *link) hinted(key string) {
 	l.pass(key)
 }
 
-// pass gives a hint to the watchers of its key, one after the other, so that they do not race.
-// The World must be locked.
+// pass gives the hint to the watchers of its key, one at a time, so that they do not race. The
+// World must be locked.
 func (l *link) pass(key string) {
 	for _, one := range l.hints.watchers {
 		if key == everything || one.key == everything || key == one.key {
@@ -71,7 +71,7 @@ func (l *link) pass(key string) {
 	}
 }
 
-// call gives a watcher a hint, unless it was stopped.
+// call passes a hint to a watcher, unless the watcher was stopped.
 func (l *link) call(one *watcher, key string) {
 	l.world().mu.Lock()
 	watching := slices.Contains(l.hints.watchers, one)
@@ -81,10 +81,10 @@ func (l *link) call(one *watcher, key string) {
 	}
 }
 
-// hintCycle is how often a server looks for keys that have expired, for which no client asks.
+// hintCycle is the interval at which a server looks for expired keys that no client requests.
 const hintCycle = 100 * time.Millisecond
 
-// await enters the next time at which the server looks for them.
+// await schedules the next look for expired keys.
 func (s *Server) await() {
 	expires := slices.ContainsFunc(s.tracked, func(t tracking) bool { return t.expires != never })
 	if s.cycling || s.hung || !expires {
@@ -100,7 +100,7 @@ func (s *Server) await() {
 	})
 }
 
-// flushed gives a hint on all tracked links, whatever they track.
+// flushed sends a hint on all tracked links, whatever their keys.
 func (s *Server) flushed() {
 	s.tracked = nil
 	for _, l := range s.links {
@@ -110,7 +110,7 @@ func (s *Server) flushed() {
 	}
 }
 
-// hint puts one on the wire. The World must be locked.
+// hint puts a hint on the wire. The World must be locked.
 func (s *Server) hint(l *link, key string) {
 	w, h := s.world, &l.hints
 	if h.counts == nil {

@@ -1,6 +1,9 @@
-// Package slots knows which lengths of time divide a day into equal slots. Slots of another length
-// begin at other times each day, so a job that starts by the clock would be skipped in some of them
-// and would run twice in others. Package once, the command and the HTTP API refuse such lengths.
+// Package slots determines which lengths of time divide a day into equal slots. Slots of any other
+// length begin at different times each day, so a job that starts by the clock would be skipped in
+// some of them and would run twice in others. Package once, the command and the HTTP API refuse
+// such lengths.
+//
+// Acquire acquires the lock of a tick for the command and the HTTP API.
 package slots
 
 import (
@@ -11,8 +14,8 @@ import (
 
 const day = 24 * time.Hour
 
-// Wrong returns why a length is not that of slots of a day, with the nearest lengths that are, or an
-// empty text. It writes lengths with write.
+// Wrong returns the reason a length does not divide a day, with the nearest lengths that do, or an
+// empty text if it does. It formats lengths with write.
 func Wrong(length time.Duration, write func(time.Duration) string) string {
 	if length > 0 && day%length == 0 {
 		return ""
@@ -27,7 +30,7 @@ func Wrong(length time.Duration, write func(time.Duration) string) string {
 	return fmt.Sprintf("does not divide a day; the nearest that do are %s and %s", write(below), write(above))
 }
 
-// Text writes a length as people do: 24m, not 24m0s.
+// Text formats a length in the usual way: 24m, not 24m0s.
 func Text(length time.Duration) string {
 	text := length.String()
 	for _, zero := range []string{"m0s", "h0m"} {
@@ -39,7 +42,7 @@ func Text(length time.Duration) string {
 }
 
 // nearest returns the nearest lengths that divide a day, in whole minutes from a minute on, and in
-// whole seconds below. Zero: there is none.
+// whole seconds below. Zero means that there is no such length.
 func nearest(length time.Duration) (below, above time.Duration) {
 	unit := time.Minute
 	if length < unit {

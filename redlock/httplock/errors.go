@@ -2,14 +2,14 @@ package httplock
 
 import "errors"
 
-// ErrSkip lets a request pass without a lock, for example one that only reads. A key function
+// ErrSkip lets a request pass without a lock, for example a request that only reads. A key function
 // returns or wraps it.
 var ErrSkip = errors.New("httplock: the request needs no lock")
 
-// A KeyError says that a request names no lock: the key function failed, or redlock refuses the
-// name that it made.
+// A KeyError means that a request names no lock: the key function failed, or redlock refused the
+// name.
 type KeyError struct {
-	Err error // the key function's, or redlock's
+	Err error // error of the key function or of redlock
 }
 
 func (e *KeyError) Error() string { return "httplock: no lock for this request: " + e.Err.Error() }

@@ -13,8 +13,8 @@ import (
 	"github.com/redquorum/redquorum/redlock/httplock"
 )
 
-// TestFailOpenPassesInAnOutageOnly: the handler knows that it has no lock, and a lock that is held is still
-// refused.
+// TestFailOpenPassesInAnOutageOnly: the handler can see that it has no lock. A request for a held
+// lock is still refused.
 func TestFailOpenPassesInAnOutageOnly(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		var why error

@@ -12,14 +12,13 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// middleware is what all handlers behind one New have in common. It does not
-// change.
+// A middleware holds the settings shared by all handlers of one New. It never changes.
 type middleware struct {
 	locker *redlock.Locker
 	key    func(*http.Request) (string, error)
 	wait   time.Duration
 	lock   []redlock.Option
-	reader []redlock.Option // the same for a request that reads
+	reader []redlock.Option // options for a request that reads
 	answer func(http.ResponseWriter, *http.Request, error)
 	lost   func(*http.Request, error)
 
@@ -27,17 +26,17 @@ type middleware struct {
 	failOpen    bool
 }
 
-// New returns a middleware: a function that wraps a handler, and panics if that is nil, as
+// New returns a middleware: a function that wraps a handler. It panics if the handler is nil, as
 // http.Handle does. The wrapped handler runs under the lock that key names for the request. One
-// middleware may wrap many handlers, which then compete for the same names. All is safe for
-// concurrent use, as key and the hooks must be.
+// middleware may wrap many handlers, which then compete for the same names. The middleware is safe
+// for concurrent use, and key and the hooks must be too.
 //
-// If key returns [ErrSkip], the request passes without a lock. Any other error, or a name that
-// redlock refuses (empty, over 1024 bytes with the Locker's Prefix, or reserved), refuses the
-// request with a [KeyError].
+// If key returns [ErrSkip], the request passes without a lock. If key returns another error, or a
+// name that redlock refuses (empty, over 1024 bytes including the Locker's Prefix, or reserved),
+// the request is refused with a [KeyError].
 //
-// New returns an error for a bad locker, key or option, and asks no node. The Locker stays the
-// caller's: close it after the server's Shutdown.
+// New returns an error for an invalid locker, key or option, and sends nothing to the nodes. The
+// caller still owns the Locker, and closes it after the server's Shutdown.
 func New(locker *redlock.Locker, key func(*http.Request) (string, error), opts ...Option) (func(http.Handler) http.Handler, error) {
 	if locker == nil {
 		return nil, errors.New("httplock: the Locker is nil: make one with redlock.New")

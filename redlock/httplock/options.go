@@ -9,16 +9,16 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// An Option changes a default of New. A later one overrides an earlier one of its kind; those of
-// Lock add up.
+// An Option changes a default of New. A later Option overrides an earlier one of the same kind,
+// except that the options of Lock accumulate.
 type Option struct{ apply func(*middleware) error }
 
-// Wait lets a request wait up to d for a lock that is held, in line with others of the Locker.
-// Default 0: one try. The wait ends early with the request's context, with the redlock.Patience of
-// the lock in an outage, or with a redlock.Retries given by Lock. Then the answer tells contention
-// from an outage.
+// Wait lets a request wait up to d for a held lock, in line with other requests of the Locker.
+// Default 0: one try. The wait ends early when the request's context ends, when an outage exceeds
+// the lock's redlock.Patience, or after the redlock.Retries passed to Lock. The answer then
+// distinguishes contention from an outage.
 //
-// A waiting request takes a connection and a goroutine, so keep d below the timeouts of clients,
+// A waiting request occupies a connection and a goroutine, so keep d below the timeouts of clients,
 // proxies and the server (http.Server.WriteTimeout).
 func Wait(d time.Duration) Option {
 	return Option{func(m *middleware) error {
@@ -30,8 +30,8 @@ func Wait(d time.Duration) Option {
 	}}
 }
 
-// Lock gives options to the locks, such as redlock.TTL, redlock.Fenced or redlock.MaxHold. Without
-// Wait, redlock.Retries(n) and redlock.RetryInterval set how often to try, and
+// Lock sets options of the locks, such as redlock.TTL, redlock.Fenced or redlock.MaxHold. Without
+// Wait, redlock.Retries(n) and redlock.RetryInterval set the number and interval of the tries, and
 // redlock.Retries(redlock.Forever) waits until the request's context ends.
 func Lock(opts ...redlock.Option) Option {
 	return Option{func(m *middleware) error {
@@ -40,19 +40,19 @@ func Lock(opts ...redlock.Option) Option {
 	}}
 }
 
-// SharedReads makes requests with the methods GET and HEAD readers (see redlock.Shared): any number
-// of them run together, and other requests run alone. Default: each request runs alone. It is an
-// error with redlock.Fenced.
+// SharedReads makes GET and HEAD requests readers (see redlock.Shared): any number of them run
+// together, and other requests run alone. Default: each request runs alone. SharedReads cannot be
+// combined with redlock.Fenced.
 func SharedReads() Option {
 	return Option{func(m *middleware) error { m.sharedReads = true; return nil }}
 }
 
-// Answer lets f answer the requests that do not get their lock. f must write an answer, or net/http
-// sends 200 OK. Default: ProblemOf(err).ServeHTTP(w, r).
+// Answer lets f answer the requests that do not get their lock. f must write an answer, because
+// otherwise net/http sends 200 OK. Default: ProblemOf(err).ServeHTTP(w, r).
 //
 // The error matches redlock.ErrHeld, redlock.ErrNoQuorum or redlock.ErrClosed, is a *KeyError, or
-// matches the error of the request's context. Its text has lock names and node addresses: log it,
-// and do not send it to clients.
+// matches the error of the request's context. Its text contains lock names and node addresses: log
+// it, and do not send it to clients.
 func Answer(f func(w http.ResponseWriter, r *http.Request, err error)) Option {
 	return Option{func(m *middleware) error {
 		if f == nil {
@@ -63,9 +63,10 @@ func Answer(f func(w http.ResponseWriter, r *http.Request, err error)) Option {
 	}}
 }
 
-// OnLost calls f when a handler ran without its lock at its end: after it has returned or panicked,
-// on its goroutine, with its request. The error matches redlock.ErrLost, or redlock.ErrClosed if
-// the Locker was closed. Default: only the handler's context tells.
+// OnLost calls f if the lock was lost before its handler ended. f runs after the handler has
+// returned or panicked, in the same goroutine, and gets the handler's request. The error matches
+// redlock.ErrLost, or redlock.ErrClosed if the Locker was closed. Default: only the handler's
+// context reports a loss.
 func OnLost(f func(r *http.Request, err error)) Option {
 	return Option{func(m *middleware) error {
 		if f == nil {

@@ -10,26 +10,25 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// outageRetry is what a client is told to wait where it is not known how long it
-// takes: without, some try again at once and others never.
+// outageRetry is the Retry-After of an outage of unknown length. Without it some clients would
+// retry at once, and others never.
 const outageRetry = 5 * time.Second
 
-// A Problem is an answer in the form of RFC 9457: problem details. It is a
-// handler that writes itself.
+// A Problem is an answer with problem details (RFC 9457), and a handler that writes the answer.
 type Problem struct {
-	Type   string `json:"type"`   // "about:blank": nothing to know beyond the status
-	Title  string `json:"title"`  // the status in words
-	Status int    `json:"status"` // of HTTP
-	Detail string `json:"detail"` // for people
+	Type   string `json:"type"`   // always "about:blank", because the status is sufficient
+	Title  string `json:"title"`  // text of the status
+	Status int    `json:"status"` // HTTP status
+	Detail string `json:"detail"` // text for people
 
-	// RetryAfter is sent as whole seconds, rounded up; zero or less: not at all.
+	// sent in whole seconds, rounded up; not sent if zero or negative
 	RetryAfter time.Duration `json:"-"`
 }
 
 // ProblemOf returns the default answer to a request that did not get its lock, for hooks that
-// change a part of it. The package comment has the statuses. RetryAfter is what is left of the lock
-// or of the quarantine. If that is not known it is zero for 423 and 5 s for 503; for 500 it is
-// zero. The error's text is not in it.
+// change a part of it. The package comment lists the statuses. RetryAfter is the remaining time of
+// the lock or of the quarantine. If that is unknown, it is zero for 423 and 5 s for 503. For 500 it
+// is zero. The answer does not contain the text of the error.
 func ProblemOf(err error) *Problem {
 	var key *KeyError
 	var vote *redlock.QuorumError
@@ -56,7 +55,7 @@ func newProblem(status int, detail string, retry time.Duration) *Problem {
 	return &Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail, RetryAfter: retry}
 }
 
-// ServeHTTP answers with the problem, without a body if the request's method is HEAD.
+// ServeHTTP writes the problem, without a body if the request's method is HEAD.
 func (p *Problem) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", "application/problem+json")
@@ -67,7 +66,7 @@ func (p *Problem) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.WriteHeader(p.Status)
 	if r.Method != http.MethodHead {
-		json.NewEncoder(w).Encode(p) // an error is the client's, who has left
+		json.NewEncoder(w).Encode(p) // an error means that the client has disconnected
 	}
 }
 

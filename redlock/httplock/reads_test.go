@@ -10,7 +10,7 @@ import (
 	"github.com/redquorum/redquorum/redlock/httplock"
 )
 
-// TestReadsRunTogetherAndWritesAlone: each request is made while the one before runs.
+// TestReadsRunTogetherAndWritesAlone: each second request arrives while the first one runs.
 func TestReadsRunTogetherAndWritesAlone(t *testing.T) {
 	for _, c := range []struct {
 		first, second string

@@ -19,13 +19,13 @@ import (
 // clientEnv marks a process as a client.
 const clientEnv = "REDQUORUM_BENCH_CLIENT"
 
-// IsClient reports whether Run has started this process. Its main calls Main first.
+// IsClient reports whether Run has started this process. In that case main must call Main first.
 func IsClient() bool { return os.Getenv(clientEnv) != "" }
 
 const (
-	stopLimit    = 2 * time.Second  // for the end of a process that is told to stop
-	connectLimit = 30 * time.Second // for connecting, in addition to a TTL, for which new servers do not vote
-	returnLimit  = 5 * time.Second  // for calls of the library under way at the end of the trial
+	stopLimit    = 2 * time.Second  // limit for the end of a process after the order to stop
+	connectLimit = 30 * time.Second // limit for connecting, in addition to one TTL during which new servers do not vote
+	returnLimit  = 5 * time.Second  // limit for calls of the library that are in progress at the end of the trial
 )
 
 // find is a variable for the subjects of tests.
@@ -106,8 +106,8 @@ func (c *client) run(ctx context.Context) (r result, err error) {
 	return r, err
 }
 
-// all runs f in n goroutines. It returns when all have ended, and at the latest returnLimit after the
-// end of ctx: a call that hangs in a library ends with the process.
+// all runs f in n goroutines. It returns when all have ended, but at most returnLimit after the end
+// of ctx. A call that hangs in a library ends with the process.
 func all(ctx context.Context, n int, f func(i int)) {
 	var running sync.WaitGroup
 	for i := range n {
@@ -125,8 +125,8 @@ func all(ctx context.Context, n int, f func(i int)) {
 	}
 }
 
-// measure calls run at start and returns the CPU time and the allocations of this process from then
-// to end.
+// measure calls run at start. It returns the CPU time and the allocations of this process from
+// start to end.
 func measure(ctx context.Context, start, end time.Time, run func()) (cpu time.Duration, allocs int64, err error) {
 	runtime.GC()
 	SleepUntil(ctx, start)
@@ -154,7 +154,7 @@ func usage() (cpu time.Duration, allocs int64) {
 // heap returns the memory in use without garbage.
 func heap() int64 {
 	runtime.GC()
-	runtime.GC() // frees what finalizers and pools kept alive through the first
+	runtime.GC() // frees memory that finalizers and pools kept during the first run
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc + m.StackInuse)

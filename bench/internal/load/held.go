@@ -10,8 +10,8 @@ import (
 	"github.com/redquorum/redquorum/bench/internal/subject"
 )
 
-// heldLocks are locks that are held while the library renews them. They are allocated before the
-// library opens, so the growth of the heap is the library's.
+// heldLocks are held locks that the library renews. They are allocated before the library opens, so
+// only the library makes the heap grow.
 type heldLocks struct {
 	names []string
 	locks []subject.Lock // nil: not acquired
@@ -33,12 +33,13 @@ func (h *heldLocks) each(ctx context.Context, f func(i int)) {
 	})
 }
 
-// run measures the locks. Acquiring them is its warm-up. before is the heap before the library was
-// opened.
+// run measures the locks. Acquiring the locks is its warm-up. before is the size of the heap before
+// the library was opened.
 func (h *heldLocks) run(ctx context.Context, c *client, library subject.Client, before int64) (result, error) {
 	held := record.HeldLocks{Wanted: len(h.names), For: c.job.Load.Duration}
 	limit := connectLimit + time.Duration(len(h.names))*time.Millisecond/5
-	// One context for all: a lock keeps the values of its caller's context, whose memory would count.
+	// All locks share one context, because a lock keeps the values of its caller's context, and
+	// their memory would count.
 	acquiring, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	h.each(acquiring, func(i int) {

@@ -44,8 +44,8 @@ func overlaps(holds []hold, start int64) (pairs int64, first string) {
 	return pairs, first
 }
 
-// A clock converts between times of this process and the monotonic clock that all processes of the
-// machine share.
+// A clock converts between times of this process and the monotonic clock of the machine, which all
+// processes share.
 type clock struct {
 	base  time.Time
 	reads int64 // the machine's clock at base
@@ -55,7 +55,7 @@ func newClock() clock {
 	for {
 		before := monotonic()
 		base := time.Now()
-		if after := monotonic(); after-before < int64(10*time.Microsecond) { // not interrupted in between
+		if after := monotonic(); after-before < int64(10*time.Microsecond) { // the readings were not interrupted
 			return clock{base, before + (after-before)/2}
 		}
 	}

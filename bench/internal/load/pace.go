@@ -8,16 +8,16 @@ import (
 	"github.com/redquorum/redquorum/bench/internal/record"
 )
 
-// A pace tells the callers of a process when to begin their cycles.
+// A pace schedules the cycles of the callers of a process.
 //
-// Without a rate it is a closed loop: a caller begins the next cycle at the end of one. With a rate
-// it is an open loop: cycles are due by a schedule, however slow the servers are. If all callers are
-// busy, the next cycle waits for one, and its time counts from when it was due. To leave out this
-// waiting is coordinated omission.
+// Without a rate it is a closed loop: a caller begins the next cycle at the end of the last. With a
+// rate it is an open loop: cycles are due by a schedule, even if the servers are slow. If all
+// callers are busy, the next cycle waits for a caller, and its time counts from its due time.
+// Ignoring this wait would be coordinated omission.
 // https://www.scylladb.com/2021/04/22/on-coordinated-omission/
 type pace struct {
 	start, end time.Time
-	every      time.Duration // between two cycles of this process; zero: closed loop
+	every      time.Duration // interval between two cycles of this process; zero: closed loop
 	total      int           // cycles that are due before the end
 
 	// mu is held by the one free caller that waits for the next cycle. Other free callers wait for mu.
@@ -25,7 +25,8 @@ type pace struct {
 	begun int
 }
 
-// newPace returns the process's part of the schedule of all: with three processes, each third cycle.
+// newPace returns the process's part of the common schedule: with three processes, every third
+// cycle.
 func newPace(start time.Time, l record.Load, process int) *pace {
 	p := &pace{start: start, end: start.Add(l.Duration)}
 	if l.Rate == 0 {
@@ -39,12 +40,13 @@ func newPace(start time.Time, l record.Load, process int) *pace {
 	return p
 }
 
-// lateness is the delay of a timer that does not count if a caller was waiting. Timers of an idle Go
-// process are up to a millisecond late. A later one had no processor, perhaps because of the library.
+// lateness is the delay of a timer that does not count if a caller was waiting. Timers of an idle
+// Go process are up to a millisecond late. A timer that is later had no processor, perhaps because
+// of the library.
 const lateness = 1500 * time.Microsecond
 
-// next waits until a caller shall begin a cycle, and returns the time from which the cycle counts;
-// false at the end. Callers share it.
+// next waits until the caller must begin a cycle, and returns the time from which the cycle counts.
+// It returns false at the end. Callers may call it concurrently.
 func (p *pace) next(ctx context.Context) (from time.Time, ok bool) {
 	if p.every == 0 {
 		now := time.Now()

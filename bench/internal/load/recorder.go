@@ -13,9 +13,9 @@ import (
 // mostHolds bounds the holds and the samples that a process keeps.
 const mostHolds = 5_000_000
 
-// A recorder counts the cycles of one process's callers. It omits what ends at the end of the trial or
-// later, so all figures are of the same time. A cycle that succeeds allocates nothing in it, and takes
-// its mutex twice for 0.1 us.
+// A recorder counts the cycles of the callers of a process. It omits cycles that end at the end of
+// the trial or later, so all figures cover the same time. A successful cycle allocates nothing in the
+// recorder, and locks its mutex twice for 0.1 us.
 type recorder struct {
 	start, end time.Time
 	sampling   bool // keep samples
@@ -35,7 +35,7 @@ func newRecorder(start time.Time, l record.Load) *recorder {
 	return r
 }
 
-// acquired counts an acquisition that ended now and took that long.
+// acquired counts an acquisition that ended now, with its duration.
 func (r *recorder) acquired(now time.Time, took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -48,7 +48,7 @@ func (r *recorder) acquired(now time.Time, took time.Duration) {
 	}
 }
 
-// ended counts a cycle that ended now, by err unless it is nil.
+// ended counts a cycle that ended now: as a failure with err, or as a success if err is nil.
 func (r *recorder) ended(caller int, now time.Time, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -68,7 +68,7 @@ func (r *recorder) ended(caller int, now time.Time, err error) {
 	}
 }
 
-// held keeps a hold, whenever it ended.
+// held keeps a hold, even if it ended after the trial.
 func (r *recorder) held(h hold) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -77,7 +77,7 @@ func (r *recorder) held(h hold) {
 	}
 }
 
-// close returns the figures. A call that is still in the library can no longer change them.
+// close returns the figures. Calls that are still in the library can no longer change the figures.
 func (r *recorder) close() result {
 	r.mu.Lock()
 	defer r.mu.Unlock()

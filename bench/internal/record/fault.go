@@ -11,20 +11,20 @@ import (
 type Sample struct{ At, Took time.Duration }
 
 // The service counts as back when its rate over a window is at this share of its rate before the
-// fault. A window has shortestWindow, or the time of windowCycles cycles if that is longer, because
-// fewer cycles show chance.
+// fault. A window lasts for shortestWindow, or for the time of windowCycles cycles if that is
+// longer, because the rate of fewer cycles would be random.
 const (
 	recovered      = 0.9
 	shortestWindow = 100 * time.Millisecond
 	windowCycles   = 20
 )
 
-// Feel computes the effect of the fault on callers with these acquisitions, in a trial of that
+// Feel computes the effect of the fault on callers with these acquisitions, in a trial of the given
 // length.
 //
-// Recovery ends where the first window begins that lies within the trial and is fast enough. Without
-// is the longest time between two acquisitions (or the trial's start or end) that touches the fault
-// or its recovery.
+// Recovery ends at the start of the first window that is within the trial and fast enough. Without
+// is the longest time between two acquisitions (or the trial's start or end) that overlaps with the
+// fault or its recovery.
 func (f *Fault) Feel(samples []Sample, length time.Duration) {
 	slices.SortFunc(samples, func(a, b Sample) int { return cmp.Compare(a.At, b.At) })
 	before := 0
@@ -52,7 +52,7 @@ func (f *Fault) Feel(samples []Sample, length time.Duration) {
 		window := max(shortestWindow, windowCycles*f.From/time.Duration(before))
 		enough := int(math.Ceil(recovered * float64(before) * float64(window) / float64(f.From)))
 		for i := range samples[:max(0, len(samples)-enough+1)] {
-			// The earliest window with enough acquisitions of which this is the first.
+			// The earliest window that starts with this acquisition and has enough of them.
 			begin := max(f.To, samples[i+enough-1].At-window+1)
 			if samples[i].At >= begin && begin+window <= length {
 				f.Recovery, until = begin-f.To, begin

@@ -26,7 +26,7 @@ func (h *Histogram) Add(d time.Duration) {
 	if h.hdr == nil {
 		*h = NewHistogram()
 	}
-	h.hdr.RecordValue(int64(min(max(d, 0), longest) / tick)) // within the bounds, so it cannot fail
+	h.hdr.RecordValue(int64(min(max(d, 0), longest) / tick)) // the value is within the bounds, so the call cannot fail
 }
 
 // Merge adds the counts of other.
@@ -56,13 +56,13 @@ func (h Histogram) At(q float64) float64 {
 	return float64(time.Duration(h.hdr.ValueAtQuantile(100*q)) * tick)
 }
 
-// histogramJSON has the main quantiles beside the histogram, for readers that do not know HDR.
+// histogramJSON has the histogram and its main quantiles, for readers that do not know HDR.
 type histogramJSON struct {
 	Count int64   `json:"count"`
 	P50   float64 `json:"p50_ns,omitempty"`
 	P99   float64 `json:"p99_ns,omitempty"`
 	Max   float64 `json:"max_ns,omitempty"`
-	HDR   string  `json:"hdr,omitempty"` // V2 compressed, in units of 100 ns
+	HDR   string  `json:"hdr,omitempty"` // compressed V2 format, in units of 100 ns
 }
 
 func (h Histogram) MarshalJSON() ([]byte, error) {

@@ -17,7 +17,7 @@ func significant(x float64) string {
 	return strconv.FormatFloat(x, 'f', max(0, digits), 64)
 }
 
-// short is significant without zeros at the end, for axes.
+// short is like significant, without trailing zeros, for axes.
 func short(x float64) string {
 	s := significant(x)
 	if strings.Contains(s, ".") {
@@ -41,10 +41,10 @@ func in(units string, x float64, digits func(float64) string) string {
 // span writes a time in nanoseconds: 3.21 ms.
 func span(ns float64) string { return in("ns µs ms s", ns, significant) }
 
-// spanShort is span without zeros at the end.
+// spanShort is like span, without trailing zeros.
 func spanShort(ns float64) string { return in("ns µs ms s", ns, short) }
 
-// count writes a number: whole below a thousand, else 17.2 k.
+// count writes a number: as a whole number below a thousand, otherwise like 17.2 k.
 func count(x float64) string {
 	if math.Abs(x) < 1000 && x == math.Trunc(x) {
 		return strconv.FormatFloat(x, 'f', 0, 64)
@@ -80,7 +80,7 @@ func percent(share float64) string {
 	return fmt.Sprintf("%.0f %%", 100*share)
 }
 
-// plural is "1 round", "3 rounds".
+// plural writes a number with its noun: "1 round", "3 rounds".
 func plural[N int | int64](n N, what string) string {
 	if n == 1 {
 		return "1 " + what

@@ -1,10 +1,10 @@
 // Package report shows a record.Run to people: as text for a terminal, as a table in Markdown, and
 // as SVG pictures.
 //
-// A picture can be read without its page: it says what was measured, on which machine, and whether
-// more is better. Bars start at zero, a logarithmic axis says so, figures are medians over the rounds
-// with the range of the rounds, and a subject has one colour in all pictures of a run. Text begins
-// with problems that make the figures worthless.
+// A picture is readable without its page: it names the measurement and the machine, and whether more
+// is better. Bars start at zero, and a logarithmic axis is marked. Figures are medians over the rounds
+// with their range. A subject has one colour in all pictures of a run. Text begins with problems that
+// make the figures worthless.
 package report
 
 import (
@@ -60,7 +60,7 @@ func Text(w io.Writer, run record.Run) error {
 	return err
 }
 
-// machine describes the place of the measurement in a line.
+// machine describes the machine of the measurement in one line.
 func machine(run record.Run) string {
 	m := run.Machine
 	durable := ""
@@ -71,7 +71,7 @@ func machine(run record.Run) string {
 		plural(m.CPUs, "CPU"), m.GOMAXPROCS, m.Go)
 }
 
-// load describes the work of the callers in a line.
+// load describes the work of the callers in one line.
 func load(run record.Run) string {
 	if len(run.Trials) == 0 {
 		return "nothing was measured"

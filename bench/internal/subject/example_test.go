@@ -17,8 +17,8 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// openAs returns nodes with the options of a client of rueidis. It has what docs/ADAPTERS.md shows,
-// and stands here because this module has rueidis.
+// openAs returns nodes with the options of a rueidis client. docs/ADAPTERS.md shows this code. It
+// is in this module because this module requires rueidis.
 func openAs(option rueidis.ClientOption, urls []string) ([]pool.Node, error) {
 	opts := []pool.Option{pool.Credentials(func(context.Context, string) (user, password string, err error) {
 		return option.Username, option.Password, nil
@@ -26,11 +26,11 @@ func openAs(option rueidis.ClientOption, urls []string) ([]pool.Node, error) {
 	if option.TLSConfig != nil { // for rediss:// URLs
 		opts = append(opts, pool.TLS(option.TLSConfig))
 	}
-	nodes, err := pool.OpenWith(urls, opts...) // redis://host:port/database, of InitAddress and SelectDB
+	nodes, err := pool.OpenWith(urls, opts...) // redis://host:port/database, from InitAddress and SelectDB
 	return nodes, err
 }
 
-// TestOptionsOfRueidisWithoutTLS: what the page shows takes those, too.
+// TestOptionsOfRueidisWithoutTLS: the code of the page accepts options without TLS, too.
 func TestOptionsOfRueidisWithoutTLS(t *testing.T) {
 	server := miniredis.RunT(t)
 	server.RequireUserAuth("locks", "secret")
@@ -42,7 +42,7 @@ func TestOptionsOfRueidisWithoutTLS(t *testing.T) {
 	require.NoError(t, locker.Do(t.Context(), "x", func(context.Context) error { return nil }))
 }
 
-// A program that uses rueidis gives the nodes what its clients have.
+// A program that uses rueidis passes the options of its clients to the nodes.
 func Example_rueidis() {
 	authority := httptest.NewTLSServer(nil) // for its certificate
 	defer authority.Close()
@@ -62,7 +62,7 @@ func Example_rueidis() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	locker, err := redlock.New(nodes, redlock.MemoryGuard(false)) // so that a new server votes at once
+	locker, err := redlock.New(nodes, redlock.MemoryGuard(false)) // a new server then votes at once
 	if err != nil {
 		log.Fatal(err)
 	}

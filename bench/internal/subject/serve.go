@@ -21,8 +21,8 @@ import (
 	"github.com/redquorum/redquorum/bench/internal/record"
 )
 
-// served is the way of programs in other languages. The daemon renews, but the callers do not ask it
-// for losses.
+// served measures the access of programs in other languages. The daemon renews the locks, but the
+// callers do not ask it for losses.
 func served() Spec {
 	return Spec{
 		Subject: record.Subject{Name: "redquorum-serve", Title: "redquorum, over serve",
@@ -63,10 +63,10 @@ type servedClient struct {
 	ended  chan struct{}
 
 	mu   sync.Mutex
-	idle []*servedConn // the one that was used last is last
+	idle []*servedConn // the connection used last is at the end
 }
 
-// openServed starts a daemon, and returns when the daemon answers.
+// openServed starts a daemon. It returns when the daemon answers.
 func openServed(ctx context.Context, urls []string, cfg Config) (*servedClient, error) {
 	program, err := built()
 	if err != nil {
@@ -106,12 +106,12 @@ func (c *servedClient) Close() error {
 	for _, conn := range c.idle {
 		conn.Close()
 	}
-	_ = c.daemon.Process.Signal(syscall.SIGTERM) // it may have ended
+	_ = c.daemon.Process.Signal(syscall.SIGTERM) // the daemon may have ended
 	<-c.ended
 	return os.RemoveAll(c.dir)
 }
 
-// A servedConn is a connection with a session, for one caller at a time.
+// A servedConn is a connection with its own session, for one caller at a time.
 type servedConn struct {
 	net.Conn
 	in      *bufio.Reader
@@ -126,14 +126,14 @@ func (c *servedClient) dial() (*servedConn, error) {
 	return &servedConn{Conn: conn, in: bufio.NewReader(conn)}, nil
 }
 
-// A servedAnswer has the fields of all answers.
+// A servedAnswer has the fields of all answers of the daemon.
 type servedAnswer struct {
 	Session, Lease, Kind, Detail string
 	ValidFor                     int64 `json:"valid_for_ms"`
 }
 
-// ask makes a request, written as text so that the client costs little. Close the connection after
-// an error.
+// ask sends a request, written as text so that the client costs little. The caller must close the
+// connection after an error.
 func (s *servedConn) ask(ctx context.Context, what, body string) (a servedAnswer, err error) {
 	stop := context.AfterFunc(ctx, func() { s.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -182,7 +182,7 @@ func (c *servedClient) Acquire(ctx context.Context, name string) (Lock, error) {
 	}
 	wait := time.Hour
 	if end, ok := ctx.Deadline(); ok {
-		wait = max(time.Millisecond, time.Until(end)*9/10) // the rest is for the answer
+		wait = max(time.Millisecond, time.Until(end)*9/10) // the remaining time is for the answer
 	}
 	sent := time.Now()
 	a, err := conn.ask(ctx, "POST /v1/locks", fmt.Sprintf(`{"name":%q,"ttl_ms":%d,"wait_ms":%d}`, name, c.ttl.Milliseconds(), wait.Milliseconds()))

@@ -12,27 +12,26 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// shares has each kind of lock as often as it is asked for, beside the others. Permits have a name of
-// their own, so they need more callers to be fought for.
+// shares lists each kind of lock in proportion to its requests. Permits have a name of their own, so
+// they need more callers for contention.
 var shares = slices.Concat(
 	slices.Repeat([]history.Lock{history.Plain, history.Set}, 2),
 	slices.Repeat([]history.Lock{history.Fenced, history.FencedPermit}, 3),
 	slices.Repeat([]history.Lock{history.Shared, history.Permit}, 4),
 )
 
-// most are the numbers of permits that clients believe in. Permits of two numbers exclude each other.
+// most are the numbers of permits that clients use. Permits of different numbers exclude each other.
 var most = []int{2, 2, 2, 3}
 
-// A demand is what a caller asks for, and how.
+// A demand is a request of a caller, with its options.
 type demand struct {
-	history.Event      // that it is asked for; Names, of a set, are sorted
+	history.Event      // the Asked event; the Names of a set are sorted
 	downgrade     bool // the writer becomes a reader before it leaves
 	opts          []redlock.Option
 }
 
-// draw draws one of the kinds of locks, its names, and options. Locks of all kinds meet on the same
-// names. Mostly permits have theirs to themselves; sometimes another lock of the name is held in
-// place of one.
+// draw draws a kind of lock, its names, and options. Locks of all kinds compete for the same names.
+// Usually permits have a name of their own; sometimes another lock of that name replaces a permit.
 func (c Config) draw(chance *rand.Rand) demand {
 	if c.Other != "" {
 		return demand{Event: history.Event{Lock: c.Locks[0], Name: c.Names[chance.IntN(len(c.Names))]}}
@@ -44,7 +43,7 @@ func (c Config) draw(chance *rand.Rand) demand {
 		d.Name, d.Most = c.Permits, most[chance.IntN(len(most))]
 		d.opts = append(d.opts, redlock.Permits(d.Most))
 	case d.Lock == history.Set:
-		all := append([]string{c.Permits}, c.Names...) // a new one: others draw at the same time
+		all := append([]string{c.Permits}, c.Names...) // a new slice, because other callers draw at the same time
 		for _, i := range chance.Perm(len(all))[:2+chance.IntN(2)] {
 			d.Names = append(d.Names, all[i])
 		}
@@ -62,15 +61,15 @@ func (c Config) draw(chance *rand.Rand) demand {
 		d.opts = append(d.opts, redlock.Shared())
 	}
 	if d.Lock == history.Plain || d.Lock == history.Fenced {
-		d.downgrade = chance.IntN(4) == 0 && c.Over == "" // which has none
+		d.downgrade = chance.IntN(4) == 0 && c.Over == "" // HTTP has no downgrade
 	}
-	// Half of the leases are fixed: they end in the middle of the work if that takes long.
+	// Half of the locks are not renewed, so they end during the work if it takes long.
 	d.opts = append(d.opts, redlock.Renew(chance.IntN(2) == 0))
 	if chance.IntN(2) == 0 {
 		d.opts = append(d.opts, redlock.Owner(fmt.Sprint("client ", c.Who)))
 	}
-	// Half of the callers do not back off, so that votes are split, and locks taken the moment they are
-	// free. A set that waits so may starve, so few do.
+	// Half of the callers do not back off, so that votes are split, and locks are taken as soon as
+	// they are free. Few sets do that, because a set without backoff may starve.
 	restless := 4
 	if d.Lock == history.Set {
 		restless = 1
@@ -85,8 +84,8 @@ func (c Config) draw(chance *rand.Rand) demand {
 	return d
 }
 
-// A locker is this module's library. It gives locks of every kind, in this process: names of a set,
-// permits and readers are not for the lines of a program.
+// A locker is this module's library. It gives locks of every kind in this process. The protocol of
+// programs has no sets, permits or readers.
 type locker struct{ *redlock.Locker }
 
 func (from locker) acquire(ctx context.Context, d demand) (lock, error) {
@@ -96,7 +95,7 @@ func (from locker) acquire(ctx context.Context, d demand) (lock, error) {
 	return from.Acquire(ctx, d.Name, d.opts...)
 }
 
-// Asked are the names that a client of the config asks for.
+// Asked returns the names that a client with the config requests.
 func (c Config) Asked() []string {
 	switch {
 	case c.Other != "":

@@ -14,27 +14,28 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// A library gives locks of another library, one at a time.
+// A library is a source of locks from another library, one at a time.
 type library struct {
 	about  string        // its name and version
 	fenced bool          // its locks have tokens
 	ttl    time.Duration // of its locks
-	limit  time.Duration // of each call for a lock that is held; zero: a minute
+	limit  time.Duration // limit of each call for a lock that is held; zero: a minute
 	take   func(ctx context.Context, name string) (*theirs, error)
 	close  func() error
 }
 
-// libraries open those that chaos knows: at their documented defaults, or at the best settings that
-// their documentation names. The servers need not be reachable.
+// libraries open the libraries that chaos knows, with their documented defaults, or with the best
+// settings that their documentation names. The servers need not be reachable.
 var libraries = map[string]func(c Config, best bool) (library, error){
 	"redquorum": openRedquorum, "redsync": openRedsync, "redislock": openRedislock, "rueidislock": openRueidislock,
 	"setnx": openSetNX, "setnx-careless": openSetNX,
 }
 
-// Libraries are the names of those that chaos knows. Each is one with -best behind it, too.
+// Libraries are the names of the libraries that chaos knows. Each name is also valid with the suffix
+// -best.
 func Libraries() []string { return slices.Sorted(maps.Keys(libraries)) }
 
-// openLibrary opens the library that the Config names, if it is one.
+// openLibrary opens the library named in the Config, if any.
 func (c Config) openLibrary() (l library, known bool, err error) {
 	name, best := strings.CutSuffix(c.Other, "-best")
 	open, known := libraries[name]
@@ -47,7 +48,7 @@ func (c Config) openLibrary() (l library, known bool, err error) {
 	return l, true, err
 }
 
-// addrs are the servers as host:port.
+// addrs returns the servers as host:port.
 func (c Config) addrs() (all []string) {
 	for _, url := range c.URLs {
 		all = append(all, strings.TrimPrefix(url, "redis://"))
@@ -55,7 +56,7 @@ func (c Config) addrs() (all []string) {
 	return all
 }
 
-// version is that of a module, as far as the build knows it.
+// version returns the version of a module, if the build information has it.
 func version(module string) string {
 	info, _ := debug.ReadBuildInfo()
 	i := slices.IndexFunc(info.Deps, func(d *debug.Module) bool { return d.Path == module })
@@ -79,21 +80,22 @@ func (from library) acquire(ctx context.Context, d demand) (lock, error) {
 	return l, nil
 }
 
-// thisMoment is for how long a lock is held whose library tells no deadline.
+// thisMoment is the assumed validity of a lock whose library has no deadline.
 const thisMoment = time.Nanosecond
 
-// A theirs is a lock of another library.
+// A theirs is a lock from another library.
 type theirs struct {
 	grant
 	ttl, limit time.Duration
 
-	// left returns how long the lock is held from the call on, or thisMoment. An error says that it is lost.
+	// left returns the validity, counted from the call, or thisMoment. An error means that the lock
+	// is lost.
 	left    func(context.Context) (time.Duration, error)
-	extend  func(context.Context) error // prolongs it to a TTL from now; nil: it does so by itself, or not at all
+	extend  func(context.Context) error // extends the lock to a TTL from now; nil if the library renews by itself, or never
 	release func(context.Context) error
 }
 
-// Remaining asks for how long the lock is held, and has it extended when half of that is over.
+// Remaining returns the validity of the lock, and extends the lock when half of its TTL has passed.
 func (l *theirs) Remaining() time.Duration {
 	left := l.look()
 	if l.extend == nil || left <= thisMoment || left >= l.ttl/2 {
@@ -101,7 +103,7 @@ func (l *theirs) Remaining() time.Duration {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), l.limit)
 	defer cancel()
-	l.extend(ctx) // the next look says whether it was
+	l.extend(ctx) // the next look shows whether it was extended
 	return l.look()
 }
 
@@ -126,8 +128,8 @@ func (l *theirs) Release(context.Context) error {
 	return l.release(ctx)
 }
 
-// openRedquorum opens this module's library on the same footing as others. Its defaults renew the lock
-// and have the memory guard on. The best are fencing tokens.
+// openRedquorum opens this module's library like the others. Its defaults renew the lock, and the
+// memory guard is on. The best settings add fencing tokens.
 func openRedquorum(c Config, best bool) (library, error) {
 	l, err := c.locker()
 	var opts []redlock.Option

@@ -21,8 +21,8 @@ type Process struct {
 	who    int
 	cmd    *exec.Cmd
 	stdin  io.Closer
-	done   chan struct{} // closed when it has ended, and all of its history was read
-	err    error         // why, once done
+	done   chan struct{} // closed after the end of the process, when its whole history was read
+	err    error         // reason for the end, after done
 	killed bool
 	one    *os.Process // stopped by PauseOne
 }
@@ -30,10 +30,10 @@ type Process struct {
 // Start runs this program again as a client, and adds its history to log. It calls broken if the
 // client ends by itself, with an exit code above zero.
 //
-// The client is in a process group of its own, because the terminal's Ctrl-C would not let it
-// release its locks. If this process dies, the client's standard input ends; a client that is
-// stopped at that moment is woken by a hangup, which the kernel sends to stopped processes of a
-// group whose parents have ended.
+// The client is in a process group of its own, because the terminal's Ctrl-C would end it before it
+// can release its locks. If this process dies, the client's standard input ends. If the client is
+// stopped at that moment, a hangup wakes it: the kernel sends one to stopped processes of a group
+// whose parents have ended.
 func Start(c Config, log *history.Log, broken func()) (*Process, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -46,9 +46,9 @@ func Start(c Config, log *history.Log, broken func()) (*Process, error) {
 	cmd := exec.Command(program)
 	cmd.Env = append(os.Environ(), env+"="+string(setting))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	var said bytes.Buffer // says why, if it fails
+	var said bytes.Buffer // reason of a failure
 	cmd.Stderr = io.MultiWriter(os.Stderr, &said)
-	cmd.WaitDelay = time.Second // for what a killed client has left behind with its standard error
+	cmd.WaitDelay = time.Second // a remaining child of a killed client may hold standard error open
 	stdin, stdout, err := startPiped(cmd)
 	if err != nil {
 		return nil, err
@@ -79,15 +79,15 @@ func startPiped(cmd *exec.Cmd) (in io.WriteCloser, out io.ReadCloser, err error)
 	return in, out, cmd.Start()
 }
 
-// signal sends sig to the process and to the program that it has its locks from.
+// signal sends sig to the process and to the program that gives its locks.
 func (p *Process) signal(sig syscall.Signal) error {
-	if err := p.cmd.Process.Signal(syscall.Signal(0)); err != nil { // its group's number may be another's
+	if err := p.cmd.Process.Signal(syscall.Signal(0)); err != nil { // the process has ended, so another group may have its number
 		return err
 	}
 	return os.NewSyscallError("kill", syscall.Kill(-p.cmd.Process.Pid, sig))
 }
 
-// Pause stops the process wherever it is.
+// Pause stops the process at any point.
 func (p *Process) Pause() error {
 	if err := p.signal(syscall.SIGSTOP); err != nil {
 		return err
@@ -95,10 +95,10 @@ func (p *Process) Pause() error {
 	return awaitStop(p.cmd.Process.Pid)
 }
 
-// Resume lets it go on.
+// Resume continues a paused process.
 func (p *Process) Resume() error { return p.signal(syscall.SIGCONT) }
 
-// PauseOne stops the process, or one of those that it has started, in whatever group.
+// PauseOne stops the process, or one of its child processes, in any group.
 func (p *Process) PauseOne() (err error) {
 	all, err := tree(p.cmd.Process.Pid)
 	if err != nil {
@@ -111,7 +111,7 @@ func (p *Process) PauseOne() (err error) {
 	return p.signalOne(syscall.SIGSTOP)
 }
 
-// ResumeOne lets it go on.
+// ResumeOne continues the process that PauseOne stopped.
 func (p *Process) ResumeOne() error {
 	defer p.one.Release()
 	return p.signalOne(syscall.SIGCONT)
@@ -124,7 +124,7 @@ func (p *Process) signalOne(sig syscall.Signal) error {
 	return nil
 }
 
-// tree returns the numbers of a process and of all below it.
+// tree returns the IDs of a process and of all its descendants.
 func tree(root int) (all []int, err error) {
 	text, err := exec.Command("ps", "-A", "-o", "pid=,ppid=").Output()
 	if err != nil {
@@ -143,8 +143,8 @@ func tree(root int) (all []int, err error) {
 	return all, nil
 }
 
-// Kill ends the process at once and returns when all that it had written is in the log. It may be
-// paused.
+// Kill ends the process at once, even a paused process, and returns when its whole output is in the
+// log.
 func (p *Process) Kill() error {
 	p.killed = true
 	err := p.signal(syscall.SIGKILL)
@@ -153,7 +153,7 @@ func (p *Process) Kill() error {
 	return err
 }
 
-// Stop asks the process to end, and kills it if it does not.
+// Stop asks the process to end, and kills it if it does not end.
 func (p *Process) Stop(limit time.Duration) error {
 	if p.killed {
 		return nil

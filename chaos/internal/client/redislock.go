@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// tries is redislock.LinearBackoff that knows when the last try began, or a little earlier: the
-// library does not say until when a lock is held.
+// tries is a redislock.LinearBackoff that notes the start of the last try, or a slightly earlier
+// time, because the library does not report the deadline of a lock.
 type tries struct{ last time.Time }
 
 func (t *tries) NextBackoff() time.Duration {
@@ -18,10 +18,10 @@ func (t *tries) NextBackoff() time.Duration {
 	return 20 * time.Millisecond
 }
 
-// openRedislock opens github.com/bsm/redislock, on the first server, which is all that it uses. Its
-// defaults try once and do not renew, and the server is asked whether the lock is held, as in its
-// README. At its best it retries every 20 ms and is refreshed, and the deadline by this process' clock
-// counts while the server does not answer.
+// openRedislock opens github.com/bsm/redislock, on the first server, because the library uses only
+// one. By default it tries once and does not renew, and the client asks the server whether the lock
+// is held, as in the README. With the best settings it retries every 20 ms and is refreshed, and
+// while the server does not answer, the deadline on this process's clock counts.
 func openRedislock(c Config, best bool) (library, error) {
 	client := redis.NewClient(goRedis(c.addrs()[0], best))
 	l := library{about: version("github.com/bsm/redislock"), close: client.Close}
@@ -55,7 +55,7 @@ func openRedislock(c Config, best bool) (library, error) {
 				switch {
 				case err == nil:
 					until = began.Add(c.TTL)
-				case errors.Is(err, redislock.ErrNotObtained): // it is another's
+				case errors.Is(err, redislock.ErrNotObtained): // another client has it
 					until = began
 				}
 				return err

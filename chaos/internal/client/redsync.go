@@ -12,9 +12,10 @@ import (
 	goredis9 "github.com/redis/go-redis/v9"
 )
 
-// openRedsync opens github.com/go-redsync/redsync, over go-redis as in its README. Its defaults try 32
-// times and do not renew. At its best it is extended, asks until it is out of time, fails fast, and
-// go-redis heeds contexts and leaves retries to redsync.
+// openRedsync opens github.com/go-redsync/redsync, over go-redis as in its README. By default it
+// tries 32 times and does not renew. With the best settings the lock is extended, redsync tries
+// until its time is over and fails fast, and go-redis respects contexts and leaves retries to
+// redsync.
 func openRedsync(c Config, best bool) (library, error) {
 	l := library{about: version("github.com/go-redsync/redsync/v4")}
 	var clients []*goredis9.Client
@@ -51,7 +52,8 @@ func openRedsync(c Config, best bool) (library, error) {
 	return l, nil
 }
 
-// goRedis are the options of go-redis for one server. At its best it heeds contexts and does not retry.
+// goRedis are the options of go-redis for one server. With the best settings it respects contexts
+// and does not retry.
 func goRedis(addr string, best bool) *goredis9.Options {
 	if best {
 		return &goredis9.Options{Addr: addr, ContextTimeoutEnabled: true, MaxRetries: -1}
@@ -59,7 +61,7 @@ func goRedis(addr string, best bool) *goredis9.Options {
 	return &goredis9.Options{Addr: addr}
 }
 
-// failed is the error of a call that returned false, with or without one.
+// failed returns an error for a call that returned false, possibly without an error.
 func failed(ok bool, err error) error {
 	if ok {
 		return nil

@@ -12,12 +12,12 @@ import (
 	"github.com/redquorum/redquorum/fence"
 )
 
-// noToken is the token of writes under locks that have none. It is below all others, so a program
-// without tokens may write until one with tokens has.
+// noToken is the token of writes under locks without tokens. It is below all others, so a program
+// without tokens may write until a write with a token arrives.
 const noToken = 1
 
 // ServeRegister starts the resource that locks protect, on a port of this machine: a value for each
-// name, behind a fence.Gate. It writes each decision into log, in the order in which it made them.
+// name, protected by a fence.Gate. It writes its decisions to log, in their order.
 func ServeRegister(log *history.Log) (*http.Server, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -42,8 +42,8 @@ func ServeRegister(log *history.Log) (*http.Server, error) {
 	return s, nil
 }
 
-// sendWrite sends a write to the register, which takes it or not. The write has a Name, a Token, and
-// the acquisition's Who and Op.
+// sendWrite sends a write to the register, which accepts or refuses it. The write has a Name, a
+// Token, and the Who and Op of the acquisition.
 func sendWrite(register string, write history.Event) error {
 	text, err := json.Marshal(write)
 	if err != nil {

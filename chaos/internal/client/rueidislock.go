@@ -8,10 +8,10 @@ import (
 	"github.com/redis/rueidis/rueidislock"
 )
 
-// openRueidislock opens github.com/redis/rueidis/rueidislock, on the first server: it locks by keys of
-// one Redis, or one cluster. It renews by itself, and a context tells the loss. At its best it has the
-// settings that its README has for one server: one key, and NOLOOP. The connection is left to the first
-// acquire: the server may be away.
+// openRueidislock opens github.com/redis/rueidis/rueidislock, on the first server: it locks keys of
+// one Redis server or one cluster. It renews by itself, and a context ends with the lock. The best
+// settings are the ones of its README for one server: one key, and NOLOOP. The first acquire makes
+// the connection, because the server may be down.
 func openRueidislock(c Config, best bool) (library, error) {
 	option := rueidislock.LockerOption{
 		ClientOption: rueidis.ClientOption{InitAddress: c.addrs()[:1], ForceSingleClient: true},
@@ -29,7 +29,7 @@ func openRueidislock(c Config, best bool) (library, error) {
 				return nil, err
 			}
 		}
-		// The lock would end with ctx.
+		// Without WithoutCancel the lock would end with ctx.
 		whole, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 		waiting := context.AfterFunc(ctx, giveUp)
 		held, release, err := locker.WithContext(whole, name)

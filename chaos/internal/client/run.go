@@ -16,20 +16,20 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// A runner takes each lock by a program, which ends with it and speaks chaos/PROTOCOL.md: "redlock run",
-// or one of the user.
+// A runner takes each lock through a program that ends with the lock and speaks chaos/PROTOCOL.md:
+// "redlock run", or a program of the user.
 type runner struct {
 	Config
 	command func(demand) []string
 }
 
-// byRun takes a lock by "redlock run". The command under it answers for as long as it runs.
+// byRun takes a lock through "redlock run". The command under the lock answers until it ends.
 func (c Config) byRun(d demand) []string {
 	return []string{c.Run, "run", "--fenced", fmt.Sprint("--fair=", d.Fair), "--ttl", c.TTL.String(), "--wait", (2 * c.TTL).String(),
 		"--node", strings.Join(c.URLs, ","), d.Name, "--", "sh", "-c", `echo $REDLOCK_FENCE; exec cat`}
 }
 
-// byProgram takes a lock by a program of the user.
+// byProgram takes a lock through a program of the user.
 func (c Config) byProgram(d demand) []string {
 	ttl := c.TTL.Milliseconds()
 	return append([]string{"sh", "-c", c.Other + ` "$@"`, "sh", d.Name, fmt.Sprint(ttl), fmt.Sprint(2 * ttl)}, c.addrs()...)
@@ -37,10 +37,10 @@ func (c Config) byProgram(d demand) []string {
 
 func (runner) Close() error { return nil }
 
-// errNoProgram says that there is no such program, and so no client.
+// errNoProgram means that the program does not exist, so the client cannot run.
 var errNoProgram = errors.New("the program cannot be run")
 
-// acquire starts a program. It waits for the lock to its end, whatever becomes of the context.
+// acquire starts a program. It waits for the lock until the program ends, even if the context ends.
 func (from runner) acquire(_ context.Context, d demand) (lock, error) {
 	command := from.command(d)
 	l := &ran{cmd: exec.Command(command[0], command[1:]...)}
@@ -64,12 +64,12 @@ func (from runner) acquire(_ context.Context, d demand) (lock, error) {
 	return l, nil
 }
 
-// A refusal is why there is no lock. What stands before the first colon is counted.
+// A refusal is the reason a program got no lock. The report counts the text before the first colon.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
-// A ran is a lock of a program.
+// A ran is a lock from a program.
 type ran struct {
 	grant
 	cmd  *exec.Cmd
@@ -78,12 +78,12 @@ type ran struct {
 	said bytes.Buffer
 }
 
-// Remaining asks the program for how long the lock is held, from the beginning of the call on.
+// Remaining asks the program for the validity of the lock, counted from the start of the call.
 func (l *ran) Remaining() time.Duration {
 	if l.ctx.Err() != nil {
 		return 0
 	}
-	io.WriteString(l.in, "\n") // an error means that there will be no answer
+	io.WriteString(l.in, "\n") // after an error no answer follows
 	answered := l.out.Scan()
 	if answered && l.out.Text() == "" {
 		return thisMoment

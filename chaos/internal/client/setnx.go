@@ -9,14 +9,16 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// Unless both compare, a holder whose lock has expired takes that of the next.
+// Unless both scripts compare the value, a holder with an expired lock removes the lock of the next
+// holder.
 const (
 	setNXRelease = `if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) end return 0`
 	setNXExtend  = `if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("pexpire", KEYS[1], ARGV[2]) end return 0`
 )
 
-// openSetNX opens the lock of the documentation of Redis' SET, on the first server. It tells no deadline.
-// At its best it is extended, and keeps its deadline. setnx-careless, a control, does not compare.
+// openSetNX opens the lock of the documentation of Redis' SET, on the first server. By default the
+// holder knows no deadline. With the best settings the lock is extended, and the holder respects
+// its deadline. setnx-careless is a control that does not compare.
 func openSetNX(c Config, best bool) (library, error) {
 	do := func(command string, args ...any) (done bool, err error) {
 		conn, err := redis.Dial("tcp", c.addrs()[0], redis.DialConnectTimeout(time.Second), redis.DialReadTimeout(time.Second))
@@ -36,7 +38,7 @@ func openSetNX(c Config, best bool) (library, error) {
 		value, began, taken := rand.Text(), time.Time{}, false
 		for !taken {
 			if began = time.Now(); ctx.Err() != nil {
-				do("EVAL", setNXRelease, 1, name, value) // a try whose answer was lost may have taken it
+				do("EVAL", setNXRelease, 1, name, value) // a try with a lost answer may have taken the lock
 				return nil, refusal("held")
 			}
 			if taken, _ = do("SET", name, value, "NX", "PX", ttl); !taken {

@@ -1,10 +1,10 @@
-// Package history is the record of a run: one line of JSON for each thing that a client, the
-// register or the nemesis did, and when. The checks read nothing else, so that a history kept in a
+// Package history is the record of a run: one line of JSON, with the time, for each action of a
+// client, the register or the nemesis. The checks read nothing else, so that a history kept in a
 // file can be judged again.
 //
-// Times are of a clock that all processes of a machine share and that cannot be set. A reading that
-// cannot be taken at the very moment is taken on the side that makes a hold shorter: a client that is
-// paused must not look as if it had held a lock for longer than it did.
+// All processes of a machine share the clock of these times, and it cannot be set. If a reading
+// cannot be taken at the exact moment, it is taken on the side that makes the hold shorter: a
+// paused client must not seem to have held a lock for longer than it did.
 package history
 
 import (
@@ -17,53 +17,53 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Kind says what an Event is about.
+// A Kind is the kind of an Event.
 type Kind string
 
-// The events of clients. Each acquisition is Asked once, and then Granted or Failed; if it is
-// neither, the client was killed, and the outcome is not known.
+// The events of clients. Each acquisition is Asked once, and then Granted or Failed; if neither
+// follows, the client was killed, and the outcome is unknown.
 const (
 	Asked    Kind = "asked"    // Acquire is about to be called
-	Granted  Kind = "granted"  // it has returned a lock: Token, Until
-	Failed   Kind = "failed"   // it has returned an error: Text
-	Extended Kind = "extended" // the lock was seen to last longer: Until
+	Granted  Kind = "granted"  // Acquire returned a lock: Token, Until
+	Failed   Kind = "failed"   // Acquire returned an error: Text
+	Extended Kind = "extended" // the lock has a later deadline: Until
 	Lost     Kind = "lost"     // the lock's context has ended: Text
 	Leaving  Kind = "leaving"  // Release is about to be called
 	Released Kind = "released" // it has returned: Text, if that was an error
 
-	Downgrading Kind = "downgrading" // Downgrade is about to be called: from here on the holder is a reader
+	Downgrading Kind = "downgrading" // Downgrade is about to be called; from here on the holder counts as a reader
 	Downgraded  Kind = "downgraded"  // it has returned: Text, if that was an error
 
-	Ready Kind = "ready" // it has its locks of a program, or a daemon: what that says it is, in Text
+	Ready Kind = "ready" // its locks come from a program or a daemon, which Text identifies
 )
 
-// OverHTTP is the Text of Ready of a client that has its locks of "redlock serve".
+// OverHTTP is the Text of the Ready event of a client with locks from "redlock serve".
 const OverHTTP = "redlock serve"
 
 // The events of the register, the nemesis and the servers.
 const (
-	Accepted Kind = "accepted" // the register took a write: Token
-	Refused  Kind = "refused"  // it did not
-	Fault    Kind = "fault"    // the nemesis has begun to do what Text says: Name is the fault's kind
-	Calm     Kind = "calm"     // all is healed, and the clients go on for a while
+	Accepted Kind = "accepted" // the register accepted a write: Token
+	Refused  Kind = "refused"  // the register refused a write
+	Fault    Kind = "fault"    // the nemesis starts the fault that Text describes: Name is its kind
+	Calm     Kind = "calm"     // all faults are undone, and the clients continue for a while
 	Left     Kind = "left"     // a server (Who) still has the key of Name, when no client should hold it
 )
 
-// An Event is one line of a history. Fields that its kind does not mention are empty, but for At
-// and, where it is about a lock, Who, Op, Name and Lock.
+// An Event is one line of a history. Fields that its kind does not mention are empty, except At,
+// and Who, Op, Name and Lock for an event about a lock.
 type Event struct {
 	At     int64    `json:"at"` // nanoseconds, by Now
 	Kind   Kind     `json:"kind"`
-	Who    int      `json:"who"`             // the client; no two processes have the same
-	Op     int64    `json:"op,omitempty"`    // the acquisition, of the client's
-	Name   string   `json:"name,omitempty"`  // of a lock of several: theirs, with + between
-	Names  []string `json:"names,omitempty"` // of a lock of several
+	Who    int      `json:"who"`             // number of the client; no two processes have the same number
+	Op     int64    `json:"op,omitempty"`    // the number of the acquisition, unique within the client
+	Name   string   `json:"name,omitempty"`  // name of the lock; the names of a set are joined by +
+	Names  []string `json:"names,omitempty"` // names of a set
 	Lock   Lock     `json:"lock,omitempty"`
-	Fair   bool     `json:"fair,omitempty"`   // asked for in order of arrival
-	Most   int      `json:"most,omitempty"`   // asked for: how many permits the client believes that there are
+	Fair   bool     `json:"fair,omitempty"`   // requested with the option Fair
+	Most   int      `json:"most,omitempty"`   // in a request: the client's number of permits
 	Permit int      `json:"permit,omitempty"` // granted
 	Token  int64    `json:"token,omitempty"`
-	Until  int64    `json:"until,omitempty"` // the lock's deadline, by Now; never later than the library's own
+	Until  int64    `json:"until,omitempty"` // the lock's deadline, by Now; never after the deadline of the library
 	Text   string   `json:"text,omitempty"`
 }
 
@@ -81,17 +81,17 @@ const (
 	FencedPermit Lock = "fenced-permit"
 )
 
-// Locks are all of them.
+// Locks are all kinds of locks.
 var Locks = []Lock{Plain, Fenced, Shared, Set, Permit, FencedPermit}
 
 // HasToken reports whether locks of the kind have fencing tokens.
 func (l Lock) HasToken() bool { return l == Fenced || l == FencedPermit }
 
-// IsPermit reports whether others may hold the name at the same time, with permits of their own.
+// IsPermit reports whether other clients may hold the name at the same time, with other permits.
 func (l Lock) IsPermit() bool { return l == Permit || l == FencedPermit }
 
-// Slot is the key of a permit of a name. That of the first permit is the name: who locks it without
-// permits excludes the holder of that one.
+// Slot returns the key of a permit of a name. The key of the first permit is the name, so a lock
+// without permits excludes the holder of the first permit.
 func Slot(name string, permit int) string {
 	if permit == 0 {
 		return name
@@ -99,19 +99,19 @@ func Slot(name string, permit int) string {
 	return fmt.Sprintf("%s permit %d", name, permit)
 }
 
-// A Log takes events from several goroutines and writes them as lines. Each is written at once and
-// by one call: the log of a client that is killed has all it did.
+// A Log takes events from several goroutines and writes them as lines. Each event is written at
+// once and by one call, so the log of a killed client is complete.
 type Log struct {
 	mu   sync.Mutex
 	out  io.Writer
 	err  error
-	last map[[2]string]int64 // by kind of event, and name or kind of lock
+	last map[[2]string]int64 // times by kind of event, and by name or kind of lock
 }
 
 // NewLog returns a Log that writes to out.
 func NewLog(out io.Writer) *Log { return &Log{out: out, last: map[[2]string]int64{}} }
 
-// Add writes e. The error is that of Err.
+// Add writes e. It returns the same error as Err.
 func (l *Log) Add(e Event) error {
 	line, err := json.Marshal(e)
 	l.mu.Lock()
@@ -129,23 +129,23 @@ func (l *Log) Add(e Event) error {
 	return l.err
 }
 
-// Last returns when the latest event of a kind was that is about a name or a kind of lock; zero if
-// there was none.
+// Last returns the time of the latest event of a kind about a name or a kind of lock; zero without
+// such an event.
 func (l *Log) Last(kind Kind, about string) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.last[[2]string{string(kind), about}]
 }
 
-// Err returns the first error: from there on the history has holes.
+// Err returns the first error: after it the history may have gaps.
 func (l *Log) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.err
 }
 
-// Read calls each with every event until the end of in. A last line without an end is left out: its
-// writer was killed.
+// Read calls each for every event until the end of in. It omits an unfinished last line, because
+// its writer was killed.
 func Read(in io.Reader, each func(Event)) error {
 	d := json.NewDecoder(in)
 	for n := 1; ; n++ {
@@ -165,7 +165,7 @@ func Read(in io.Reader, each func(Event)) error {
 func Now() int64 {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(sharedClock, &ts); err != nil {
-		panic(err) // the clock is not there at all
+		panic(err) // this machine does not have the clock
 	}
 	return ts.Nano()
 }

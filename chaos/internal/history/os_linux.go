@@ -2,5 +2,5 @@ package history
 
 import "golang.org/x/sys/unix"
 
-// sharedClock goes on while the machine sleeps, as the library's own clock does.
+// sharedClock continues while the machine sleeps, like the clock of the library.
 const sharedClock = unix.CLOCK_BOOTTIME

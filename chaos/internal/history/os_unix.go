@@ -4,5 +4,6 @@ package history
 
 import "golang.org/x/sys/unix"
 
-// sharedClock may stop while the machine sleeps: these systems have no other that cannot be set.
+// sharedClock may stop while the machine sleeps: these systems have no other clock that cannot be
+// set.
 const sharedClock = unix.CLOCK_MONOTONIC

@@ -13,7 +13,7 @@ import (
 	"github.com/redquorum/redquorum/chaos/internal/judge"
 )
 
-// unit is that of the times in the tests' histories.
+// unit is the unit of the times in the histories of the tests.
 const unit = int64(time.Millisecond)
 
 // parse makes a history from lines such as
@@ -28,8 +28,8 @@ const unit = int64(time.Millisecond)
 //	20 granted 2.1 p 0 90 2   permit 2, without a token
 //	50 fault flush
 //
-// and of others without the last numbers; times are in milliseconds. Empty lines, and comments
-// behind #, are left out.
+// and lines of other kinds without the last numbers; times are in milliseconds. Empty lines, and
+// comments after #, are ignored.
 func parse(t *testing.T, text string) (events []history.Event) {
 	t.Helper()
 	asked := map[history.Key]history.Event{}
@@ -93,7 +93,7 @@ func verdict(t *testing.T, text string, wanted ...[]string) *judge.Verdict {
 	return v
 }
 
-// broken names the rules that found something, each once.
+// broken returns the names of the rules that found something, each once.
 func broken(v *judge.Verdict) (rules []string) {
 	for _, f := range v.Violations {
 		if len(rules) == 0 || rules[len(rules)-1] != f.Rule {

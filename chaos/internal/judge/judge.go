@@ -1,5 +1,5 @@
-// Package judge finds what is wrong in a history. Each rule looks for violations in what clients,
-// register and nemesis have written down:
+// Package judge finds violations in a history. Each rule checks the events of clients, register and
+// nemesis:
 //
 //	overlap    no writer holds a key beside any other client, and no key is a permit beyond the last
 //	fencing    tokens are unique, and rise in the order in which the locks were held
@@ -7,11 +7,11 @@
 //	leftover   no server keeps a lock that no client holds
 //	evidence   locks were granted and faults happened; else nothing was shown
 //
-// A key is a name, or one slot of a name with permits. A lock of several names is that of a writer
-// on each, so two that share a name overlap on it. A reader that was a writer counts as a reader
-// from its Downgrade on.
+// A key is a name, or one slot of a name with permits. A lock of several names counts as a writer on
+// each of them, so two sets with a common name overlap on it. A writer counts as a reader after its
+// Downgrade.
 //
-// No rule raises a false alarm: where a history leaves open what happened, a rule assumes the best.
+// No rule raises a false alarm: if a history leaves the events open, a rule assumes the best case.
 package judge
 
 import (
@@ -33,13 +33,13 @@ const (
 	Evidence = "evidence"
 )
 
-// Rules are all of them, as a Violation names them.
+// Rules are the names of all rules, as in a Violation.
 var Rules = []string{overlap, fencing, register, leftover, Evidence}
 
-// A Violation is one thing that must not happen, and did.
+// A Violation is one broken rule.
 type Violation struct {
 	Rule string
-	Name string // of the lock, or its key
+	Name string // name of the lock, or its key
 	At   int64  // when, by history.Now
 	Text string
 }
@@ -51,8 +51,8 @@ func (v Violation) String() string {
 	return fmt.Sprintf("%s: %q: %s", v.Rule, v.Name, v.Text)
 }
 
-// History applies all rules. wanted are groups of kinds of faults; a run that has seen none of a
-// group has shown nothing.
+// History applies all rules. wanted has groups of kinds of faults: a run needs at least one fault of
+// each group to prove anything.
 func History(events []history.Event, wanted [][]string) (*Verdict, error) {
 	all, err := history.Acquisitions(events)
 	if err != nil {
@@ -76,7 +76,7 @@ func (v *Verdict) found(rule, name string, at int64, format string, args ...any)
 	v.Violations = append(v.Violations, Violation{rule, name, at, fmt.Sprintf(format, args...)})
 }
 
-// byKey groups what was granted by key. Each key keeps the order of all.
+// byKey groups the granted acquisitions by key, in their order.
 func byKey(all []*history.Acquisition) map[string][]*history.Acquisition {
 	locks := map[string][]*history.Acquisition{}
 	for _, a := range all {
@@ -89,9 +89,9 @@ func byKey(all []*history.Acquisition) map[string][]*history.Acquisition {
 	return locks
 }
 
-// A part of an acquisition is the time in which its client was a writer, or that in which it was a
-// reader. It goes from when Acquire had returned to the holder's own deadline, the loss that it
-// heard of, or its release. A client that is paused holds nothing after its deadline.
+// A part of an acquisition is the time in which its client was a writer, or the time in which it was
+// a reader. A hold lasts from the return of Acquire to the holder's deadline, its notice of a loss,
+// or its release. A paused client holds nothing after its deadline.
 type part struct {
 	*history.Acquisition
 	relied check.Hold
@@ -113,7 +113,7 @@ func partsOf(locks []*history.Acquisition) (all []part) {
 	return all
 }
 
-// String names the client, what it has, and its token.
+// String returns a text with the client, its kind of hold, and its token.
 func (p part) String() string {
 	what := string(p.Lock)
 	if p.relied.Shared && p.Lock != history.Shared {
@@ -125,8 +125,9 @@ func (p part) String() string {
 	return fmt.Sprintf("%v (%s)", p.Acquisition, what)
 }
 
-// overlaps finds keys that a writer held beside another client. A writer that was paused until its lock
-// had ended relied on nothing; but it was granted, so nobody else held it from question to answer.
+// overlaps finds keys that a writer held together with another client. A writer that was paused
+// until its lock had ended did not rely on the lock. But it got the lock, so no other client can
+// have held the key from its request to the answer.
 func (v *Verdict) overlaps(locks map[string][]*history.Acquisition) {
 	for key, held := range locks {
 		for _, a := range held {
@@ -150,9 +151,9 @@ func (v *Verdict) overlaps(locks map[string][]*history.Acquisition) {
 	}
 }
 
-// wrongTokens finds tokens that two locks of a key share, and tokens that are not above those of all
-// locks that were granted before this one was. A client that was paused until its lock had ended does
-// not know when it was granted, so what counts is when it asked.
+// wrongTokens finds tokens that two locks of a key share, and tokens that are not above the tokens of
+// all earlier locks. A client that was paused until its lock had ended does not know the time of the
+// grant, so the time of its request counts.
 func (v *Verdict) wrongTokens(locks map[string][]*history.Acquisition) {
 	for key, granted := range locks {
 		fenced := slices.DeleteFunc(slices.Clone(granted), func(a *history.Acquisition) bool { return !a.Lock.HasToken() })
@@ -177,17 +178,17 @@ func (v *Verdict) wrongTokens(locks map[string][]*history.Acquisition) {
 	}
 }
 
-// lateWrites finds writes that the register must not have taken: with a token below one that it
-// took before, or one that is not the writer's; and, whatever the tokens say, writes of a client
-// that had the lock before one whose write is there already. Locks without tokens are those of
-// programs that have none. The events must be in the register's order.
+// lateWrites finds writes that the register must not accept: writes with a token below an earlier
+// one, and writes with the token of another client. It also finds, regardless of tokens, writes of
+// a client that held the lock before the client of an earlier write. Locks without tokens belong to
+// programs without tokens. The events must be in the order of the register.
 func (v *Verdict) lateWrites(events []history.Event, all []*history.Acquisition) {
 	owners := map[history.Key]*history.Acquisition{}
 	for _, a := range all {
 		owners[history.Key{Who: a.Who, Op: a.Op}] = a
 	}
 	highest := map[string]int64{}               // token
-	latest := map[string]*history.Acquisition{} // asked for last, of those that wrote
+	latest := map[string]*history.Acquisition{} // the latest request with a write
 	for _, e := range events {
 		if e.Kind != history.Accepted {
 			continue
@@ -212,10 +213,10 @@ func (v *Verdict) lateWrites(events []history.Event, all []*history.Acquisition)
 	}
 }
 
-// since is the moment before which another must have been granted its lock to write too late, after
-// a. Tokens tell in which order the locks were taken while both were asked for. Without them, the
-// holder that was granted its lock first must write first: if it writes second, one of the two
-// wrote when it did not have the lock.
+// since returns the start of a's hold for the comparison with other clients: a client whose lock
+// was granted before this time must not write after a. Tokens show the order of locks with
+// overlapping requests. Without tokens, the time of the grant counts: if the first holder writes
+// second, one of the two wrote without the lock.
 func since(a *history.Acquisition) int64 {
 	if a.Lock.HasToken() {
 		return a.Asked

@@ -1,9 +1,9 @@
-// Package nemesis breaks servers, clients and the network between them, by a plan that a seed
-// decides: the same seed, scenario and setting give the same faults at the same times. The state of
-// the clients at those times is not replayed.
+// Package nemesis breaks servers, clients and the network between them. A seed determines the plan:
+// the same seed, scenario and setting give the same faults at the same times. The state of the
+// clients at those times is not replayed.
 //
-// A plan has lanes that run at the same time. Within a lane one fault is over before the next
-// begins, so that each lane knows in what state its victims are.
+// A plan has lanes that run at the same time. Within a lane each fault ends before the next begins,
+// so each lane knows the state of its victims.
 package nemesis
 
 import (
@@ -17,19 +17,19 @@ import (
 	"github.com/redquorum/redquorum/internal/fleet"
 )
 
-// A World is all that a plan can break.
+// A World has everything that a plan can break.
 type World struct {
 	Faults map[Kind]Fault
 	Log    *history.Log
 }
 
-// A Fault is how a kind of step is made, and undone. Calls for one victim never overlap.
+// A Fault makes and undoes a kind of step. Calls for one victim never overlap.
 type Fault struct {
 	Make, Undo func(ctx context.Context, victim int, s Step) error
 }
 
-// Run carries out the plan and returns when all faults are undone. When ctx ends, that is at once,
-// and not an error; a fault that could not be made, or not be undone, is one, and ends the run.
+// Run carries out the plan and returns when all faults are undone. When ctx ends, Run undoes them at
+// once, without an error. A fault that cannot be made or undone is an error, and ends the run.
 func Run(ctx context.Context, plan Plan, w World) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -54,7 +54,7 @@ func Run(ctx context.Context, plan Plan, w World) error {
 
 // play makes a fault, waits, and undoes it.
 func (w World) play(ctx context.Context, s Step) error {
-	whole := context.WithoutCancel(ctx) // a fault that was begun is brought to its end
+	whole := context.WithoutCancel(ctx) // a fault that has started is undone
 	fault, known := w.Faults[s.Kind]
 	if !known {
 		return fmt.Errorf("nemesis: nothing makes a %s", s.Kind)
@@ -74,7 +74,7 @@ func (w World) play(ctx context.Context, s Step) error {
 	return w.Log.Err()
 }
 
-// sleep reports whether it slept to the end.
+// sleep reports whether it slept for the whole time.
 func sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):

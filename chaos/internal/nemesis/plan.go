@@ -16,48 +16,48 @@ type Kind = string
 // The kinds of faults.
 const (
 	PauseServer     Kind = "pause-server"     // SIGSTOP, SIGCONT
-	StopServer      Kind = "stop-server"      // the same, mostly for moments
+	StopServer      Kind = "stop-server"      // like pause-server, but usually very short
 	KillServer      Kind = "kill-server"      // kill -9, and a restart
-	RestartMajority Kind = "restart-majority" // the same for most servers at once, and right away
+	RestartMajority Kind = "restart-majority" // kill-server for most servers at once, with an immediate restart
 	Flush           Kind = "flush"            // FLUSHALL
-	FailOver        Kind = "fail-over"        // a standby is promoted; the primary before it goes on for some clients
-	ThereAndBack    Kind = "there-and-back"   // it follows a copy of it that is older, and is a primary again within milliseconds
-	ClockAtBoot     Kind = "clock-at-boot"    // it is restarted empty with a clock that is off, which is set later
+	FailOver        Kind = "fail-over"        // a standby is promoted; the old primary continues for some clients
+	ThereAndBack    Kind = "there-and-back"   // the server follows its older copy, and is a primary again within milliseconds
+	ClockAtBoot     Kind = "clock-at-boot"    // the server restarts empty with a wrong clock, which is set later
 	PauseClient     Kind = "pause-client"     // SIGSTOP, SIGCONT
-	StopProcess     Kind = "stop-process"     // one of a client's processes, mostly for moments
-	KillClient      Kind = "kill-client"      // kill -9, and another client in its place
+	StopProcess     Kind = "stop-process"     // pause of one of a client's processes, usually very short
+	KillClient      Kind = "kill-client"      // kill -9, and another client replaces it
 	Reset           Kind = "reset"            // all connections are broken
 	DropRequests    Kind = "drop-requests"
 	DropReplies     Kind = "drop-replies"
 	DelayRequests   Kind = "delay-requests"
 	DelayReplies    Kind = "delay-replies"
-	HoldRequests    Kind = "hold-requests" // they arrive when the fault is over
+	HoldRequests    Kind = "hold-requests" // requests arrive at the end of the fault
 	HoldReplies     Kind = "hold-replies"
-	LateRequests    Kind = "late-requests" // the next packet of each connection
+	LateRequests    Kind = "late-requests" // the next packet of each connection is late
 	LateReplies     Kind = "late-replies"
 	PauseDaemon     Kind = "pause-daemon" // SIGSTOP, SIGCONT
-	KillDaemon      Kind = "kill-daemon"  // kill -9, and another in its place
-	EndDaemon       Kind = "end-daemon"   // SIGTERM, and another in its place
+	KillDaemon      Kind = "kill-daemon"  // kill -9, and another daemon replaces it
+	EndDaemon       Kind = "end-daemon"   // SIGTERM, and another daemon replaces it
 	DelayAnswers    Kind = "delay-answers"
 	HoldAnswers     Kind = "hold-answers"
 )
 
-// What a fault happens to.
+// The victims of faults.
 const (
 	nodes   = "nodes"
 	clients = "clients"
 	daemons = "daemons" // processes of "redlock serve"
 )
 
-// A profile is what is drawn for a kind of fault.
+// A profile has the ranges of the random choices for a kind of fault.
 type profile struct {
-	// numbers are how many victims there may be; one that is listed twice comes twice as often. It
-	// is a minority mostly, and sometimes not. Without numbers, it is a bare majority.
+	// numbers are the possible numbers of victims. A number that is listed twice is drawn twice as
+	// often. Usually the victims are a minority. Without numbers, they are a bare majority.
 	numbers []int
 	of      string
-	lasts   [2]float64 // in TTLs; zero: it is undone at once
-	brief   bool       // most last for less than a tenth of the longest
-	by      [2]float64 // of a delay, or how far a clock is ahead, in TTLs
+	lasts   [2]float64 // duration in TTLs; zero: the fault is undone at once
+	brief   bool       // most faults last for less than a tenth of the longest
+	by      [2]float64 // length of a delay, or offset of a clock, in TTLs
 }
 
 var profiles = map[Kind]profile{
@@ -84,24 +84,24 @@ var profiles = map[Kind]profile{
 	PauseDaemon:     {numbers: []int{1, 1, 2}, of: daemons, lasts: [2]float64{0.3, 2.5}},
 	KillDaemon:      {numbers: []int{1, 1, 2}, of: daemons},
 	EndDaemon:       {numbers: []int{1}, of: daemons},
-	DelayAnswers:    {numbers: []int{1, 2}, of: daemons, lasts: [2]float64{1, 2.5}, by: [2]float64{0.1, 1.5}}, // also till what they say is over
+	DelayAnswers:    {numbers: []int{1, 2}, of: daemons, lasts: [2]float64{1, 2.5}, by: [2]float64{0.1, 1.5}}, // possibly past the lock's deadline
 	HoldAnswers:     {numbers: []int{1, 2}, of: daemons, lasts: [2]float64{0.3, 2}},
 }
 
 var (
 	ofRelays  = []int{1, 1, 2, 2, 3, 5}
 	oneWay    = [2]float64{0.1, 1.2}
-	onePacket = [2]float64{0.02, 0.2}  // enough for each connection to send one
-	aVote     = [2]float64{0.005, 0.3} // from what it still waits for to what it does not
+	onePacket = [2]float64{0.02, 0.2}  // long enough that each connection sends a packet
+	aVote     = [2]float64{0.005, 0.3} // from delays within the node timeout to delays above it
 )
 
 // A Step is one fault.
 type Step struct {
-	At      time.Duration // since the plan began
-	For     time.Duration // until it is undone
+	At      time.Duration // time since the start of the plan
+	For     time.Duration // time until the fault is undone
 	Kind    Kind
 	Victims []int
-	By      time.Duration // of a delay, or how far a clock is ahead
+	By      time.Duration // length of a delay, or offset of a clock
 }
 
 func (s Step) String() string {
@@ -115,7 +115,7 @@ func (s Step) String() string {
 	return text
 }
 
-// A Plan is what happens in each lane, in order.
+// A Plan is the steps of each lane, in order.
 type Plan [][]Step
 
 // A Setting is the size of the world that a plan is for.
@@ -161,7 +161,7 @@ func (d *draw) ttls(between [2]float64) time.Duration {
 	return time.Duration((from + d.rand.Float64()*(to-from)) * float64(d.TTL)).Round(time.Millisecond)
 }
 
-// kind draws kinds such that all of them come before one comes again.
+// kind draws a kind; each kind comes once before any kind is repeated.
 func (d *draw) kind(kinds []Kind) Kind {
 	if len(d.deck) == 0 {
 		d.deck = slices.Clone(kinds)
@@ -172,7 +172,7 @@ func (d *draw) kind(kinds []Kind) Kind {
 	return k
 }
 
-// step draws the victims of a fault, in order, and how long it lasts.
+// step draws the victims of a fault, in order, and its duration.
 func (d *draw) step(k Kind) Step {
 	p, s := profiles[k], Step{Kind: k}
 	n, all := d.Nodes/2+1, map[string]int{nodes: d.Nodes, clients: d.Clients, daemons: d.Daemons}[p.of]

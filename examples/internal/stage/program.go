@@ -18,30 +18,30 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// A Program is an example in another language, as a test runs it.
+// A Program is an example in another language, run by a test.
 type Program struct {
-	Name  string // of its lock, too
+	Name  string // also the name of its lock
 	Cmd   *exec.Cmd
-	Lines chan Line // of its output; closed at the end
+	Lines chan Line // lines of the output; closed at the end
 
 	t *testing.T
 }
 
-// A Line is one that a program has written, and when it was read.
+// A Line is a line of output, with the time at which it was read.
 type Line struct {
 	Text string
 	At   time.Time
 }
 
-// Start starts a program, whose environment is that of the test, and more. It ends with the test.
+// Start starts a program with the environment of the test plus env. The program ends with the test.
 func Start(t *testing.T, name string, env []string, command ...string) *Program {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*limit)
 	p := &Program{Name: name, Cmd: exec.CommandContext(ctx, command[0], command[1:]...), Lines: make(chan Line, 10), t: t}
 	p.Cmd.Env = append(os.Environ(), env...)
-	p.Cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the work of a shell is a process, too
+	p.Cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the process group includes the work of a shell, which is a process, too
 	p.Cmd.Cancel = func() error { return p.Signal(syscall.SIGKILL) }
-	p.Cmd.WaitDelay = time.Second // for what it leaves behind
+	p.Cmd.WaitDelay = time.Second // limits the wait for processes that the program leaves behind
 	p.Cmd.Stderr = t.Output()
 	stdout, err := p.Cmd.StdoutPipe()
 	require.NoError(t, err)
@@ -56,10 +56,10 @@ func Start(t *testing.T, name string, env []string, command ...string) *Program 
 	return p
 }
 
-// Signal sends a signal to the program, and to those that it has started.
+// Signal sends a signal to the program and its children.
 func (p *Program) Signal(s syscall.Signal) error { return syscall.Kill(-p.Cmd.Process.Pid, s) }
 
-// Says waits for the next line, and returns when it came.
+// Says waits for the next line, which must equal want, and returns its time.
 func (p *Program) Says(want string) time.Time {
 	p.t.Helper()
 	next := <-p.Lines
@@ -67,15 +67,15 @@ func (p *Program) Says(want string) time.Time {
 	return next.At
 }
 
-// Ends waits for the end, without another line.
+// Ends waits for the end of the program, without another line.
 func (p *Program) Ends(code int) {
 	p.t.Helper()
 	assert.Empty(p.t, <-p.Lines, p.Name)
-	p.Cmd.Wait() // the code tells
+	p.Cmd.Wait() // the exit code is checked
 	assert.Equal(p.t, code, p.Cmd.ProcessState.ExitCode(), p.Name)
 }
 
-// Locker opens a Locker for a test, which trusts the servers at once.
+// Locker opens a Locker for a test. It trusts the servers at once.
 func Locker(t *testing.T, urls []string) *redlock.Locker {
 	t.Helper()
 	nodes, err := pool.Open(urls...)

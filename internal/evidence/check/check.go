@@ -1,10 +1,10 @@
-// Package check finds holders of one lock that must not be there together, and fencing tokens that
-// break their promise, in a list of what happened. It looks at the locks of one name at a time: the caller groups them.
+// Package check finds violations of mutual exclusion, and invalid fencing tokens, in a history. It
+// checks the locks of one name at a time: the caller groups them.
 //
-// It knows no lock, no server and no clock, only the times and tokens that it is given, so that it
-// cannot share a mistake with the code whose history it checks. Times are nanoseconds of one clock,
-// the same for all holders. What a list leaves open counts for the holders: what is reported is
-// wrong.
+// It uses no lock, no server and no clock, only the times and tokens of the history, so that it
+// cannot share a mistake with the code under test. Times are nanoseconds of one clock, the same for
+// all holders. If a history leaves a doubt, the holders get the benefit of the doubt, so every
+// reported violation is real.
 package check
 
 import (
@@ -16,30 +16,31 @@ import (
 
 // A Hold is the time in which a holder relied on the lock: from From up to, but not including,
 // Until. A holder that was paused until its lock had ended relied on nothing: its Until is not
-// after From, and it overlaps with no other.
+// after From, and it overlaps with no other hold.
 type Hold struct {
 	From, Until int64
-	Shared      bool // it is a reader's: readers that are there together count as one holder
+	Shared      bool // the holder is a reader; concurrent readers count as one holder
 }
 
-// An Overlap is a holder that began while others held the lock.
+// An Overlap is a hold that began while other holders had the lock.
 type Overlap[H any] struct {
-	Later  H             // the one that began
-	First  H             // of the others, the one that had it first
-	Last   H             // of the others, the one that keeps it longest
-	Others int           // how many there were; readers are no others to a reader
-	By     time.Duration // from Later's beginning to Last's end
-	Both   time.Duration // how long Later and Last had it together
+	Later  H             // hold that began
+	First  H             // other hold that began first
+	Last   H             // other hold that ends last
+	Others int           // number of other holds; for a reader, the number of writers
+	By     time.Duration // time from the start of Later to the end of Last
+	Both   time.Duration // time that Later and Last share
 }
 
-// Overlaps returns the holders that began while others held the lock, in the order in which they
-// began. holds are those of one lock, in any order; of says when each had it.
+// Overlaps returns the holds that began while other holders had the lock, in the order in which
+// they began. The elements of holds belong to one lock, in any order; of returns the Hold of an
+// element.
 func Overlaps[H any](holds []H, of func(H) Hold) []Overlap[H] { return TooMany(holds, of, 1) }
 
-// TooMany is Overlaps for a lock that k may hold at the same time: it returns the holders with
-// which there were more than k. k must be above zero.
+// TooMany is like Overlaps, for a lock with k permits: it returns the holds that were one too many
+// when they began. k must be above zero.
 func TooMany[H any](holds []H, of func(H) Hold, k int) (found []Overlap[H]) {
-	var open []H // that have begun and not ended, in the order in which they began
+	var open []H // holds in progress, in the order in which they began
 	for _, h := range sorted(holds, func(h H) int64 { return of(h).From }) {
 		now := of(h)
 		if now.Until <= now.From {
@@ -63,7 +64,7 @@ func TooMany[H any](holds []H, of func(H) Hold, k int) (found []Overlap[H]) {
 	return found
 }
 
-// holders is how many hold the lock, where readers count as one.
+// holders returns the number of holders, where readers count as one.
 func holders[H any](open []H, of func(H) Hold) (n int) {
 	readers := 0
 	for _, h := range open {
@@ -79,18 +80,18 @@ func holders[H any](open []H, of func(H) Hold) (n int) {
 // A Grant is a lock with a fencing token.
 type Grant struct {
 	Token   int64
-	Asked   int64 // when the attempt began that got it
-	Granted int64 // when the caller had it
+	Asked   int64 // start of the attempt that acquired the lock
+	Granted int64 // time at which the caller got the lock
 }
 
-// A Fault says what is wrong with a token.
+// A Fault is a violation by a token.
 type Fault int
 
 // The faults of tokens.
 const (
-	OutOfRange Fault = iota + 1 // it is not above zero, or a double cannot hold it
-	Repeated                    // an earlier lock has the same
-	Fallen                      // a lock that was granted before this one was asked for has a higher one
+	OutOfRange Fault = iota + 1 // not above zero, or too large for a double
+	Repeated                    // an earlier lock has the same token
+	Fallen                      // a lock granted before the start of this attempt has a higher token
 )
 
 func (f Fault) String() string {
@@ -105,31 +106,31 @@ func (f Fault) String() string {
 	return fmt.Sprintf("Fault(%d)", int(f))
 }
 
-// A TokenFault is a lock with a wrong token.
+// A TokenFault is a lock with an invalid token.
 type TokenFault[G any] struct {
 	Fault   Fault
 	Later   G
-	Earlier G             // the lock that shows it; the zero value if OutOfRange
-	After   time.Duration // from Earlier's grant until Later was asked for; of Fallen only
+	Earlier G             // lock that proves the fault; the zero value if OutOfRange
+	After   time.Duration // time from Earlier.Granted to Later.Asked; only if Fallen
 }
 
-// maxToken is the largest number that a double, and so a script on a server, tells from its
-// neighbours.
+// maxToken is the largest number that a double, and therefore a script on a server, can distinguish
+// from its neighbors.
 const maxToken = 1<<53 - 1
 
-// Tokens returns what is wrong with tokens, in the order in which their locks were asked for.
-// grants are those of one lock, in any order; of says what each was given.
+// Tokens returns the faults of tokens, in the order in which the attempts began. The elements of
+// grants belong to one lock, in any order; of returns the Grant of an element.
 //
-// A token must be above those of all locks that were granted before its own was asked for. Locks
-// that were asked for at the same time may have theirs in any order. Asked is when the attempt
-// began that got the lock, not when its caller began to wait: to the resource, a waiter is later
-// than all whom it waited for.
+// A token must be above the tokens of all locks that were granted before its own attempt began. The
+// tokens of concurrent attempts may have any order. Asked is the start of the attempt that acquired
+// the lock, not the start of its caller's wait: to the resource, a waiter comes after every holder
+// that it waited for.
 func Tokens[G any](grants []G, of func(G) Grant) (found []TokenFault[G]) {
 	asked := sorted(grants, func(g G) int64 { return of(g).Asked })
 	granted := sorted(grants, func(g G) int64 { return of(g).Granted })
 	owners := map[int64]G{}
-	var highest G // of those granted before g was asked for
-	var top int64 // its token; zero if there is none
+	var highest G // highest lock granted before the attempt for g began
+	var top int64 // token of highest; zero at first
 	for _, g := range asked {
 		now := of(g)
 		if now.Token <= 0 || now.Token > maxToken {
@@ -153,7 +154,7 @@ func Tokens[G any](grants []G, of func(G) Grant) (found []TokenFault[G]) {
 	return found
 }
 
-// sorted returns the list by time. What happened at the same time keeps its order.
+// sorted returns the list by time. Simultaneous elements keep their order.
 func sorted[T any](list []T, at func(T) int64) []T {
 	list = slices.Clone(list)
 	slices.SortStableFunc(list, func(a, b T) int { return cmp.Compare(at(a), at(b)) })

@@ -12,28 +12,28 @@ import (
 
 // A Command is one command line of a document.
 type Command struct {
-	Document string // its path from the root
+	Document string // path from the root
 	Line     int
 	Text     string // without comment
-	Exit     int    // what its comment says: "# exits with 75"
-	Whole    bool   // it stands in a block: it can be run as it is, and within prose it may leave things out
+	Exit     int    // exit code in its comment: "# exits with 75"
+	Whole    bool   // the command is in a block and can be run unchanged; commands within prose may be incomplete
 }
 
-// RunElsewhere has the documents whose commands need servers of their own, and the test that carries
-// them out.
+// RunElsewhere maps documents whose commands need special servers to the test that runs the
+// commands.
 var RunElsewhere = map[string]string{
 	"docs/OPERATING.md":  "integration/operating_test.go",
 	"docs/KUBERNETES.md": "cmd/redlock/kubernetes_unix_test.go",
 }
 
-// Place is where the command stands, for messages.
+// Place returns the place of the command, for messages.
 func (c Command) Place() string { return c.Document + ":" + strconv.Itoa(c.Line) + ": " + c.Text }
 
 var (
-	// begins are the words that a command line in an indented block or within prose begins with.
-	// Every line of a block that says it is for a shell is one.
+	// begins matches the beginning of a command line in an indented block or within prose. In a
+	// block that is marked as shell, every line is a command.
 	begins = regexp.MustCompile(`^(?:[A-Z][A-Z_]*=\S.*? )*(?:(?:go (?:-C|run|test|build|install|mod|doc|vet)|make|redlock|docker|docker-compose|redis-cli|kubectl|apt-get|examples/(?:hold|serve)/\S+) [\w./"<-]|\.ci/run)`)
-	drawn  = regexp.MustCompile(`[^\x00-\x7f]`) // a line of a picture, and none of a shell
+	drawn  = regexp.MustCompile(`[^\x00-\x7f]`) // a line of a picture, not of a shell
 
 	comment    = regexp.MustCompile(`(?:^|\s+)#\s.*$`)
 	exitCode   = regexp.MustCompile(`\bexits with (\d+)`)
@@ -44,7 +44,8 @@ var (
 	splitWords = regexp.MustCompile(`'[^']*'|"[^"]*"|\S+`)
 )
 
-// Commands returns the command lines of all documents but the changelog, which tells of what was.
+// Commands returns the command lines of all documents except the changelog, which describes the
+// past.
 func Commands(t *testing.T) (all []Command) {
 	t.Helper()
 	for _, d := range Documents(t) {
@@ -56,8 +57,8 @@ func Commands(t *testing.T) (all []Command) {
 	return all
 }
 
-// Commands returns the command lines of the document: those of blocks for a shell, crontab, systemd
-// unit or container, and those in other code that look like one.
+// Commands returns the command lines of the document: from blocks for a shell, crontab, systemd
+// unit or container, and from other code that looks like a command line.
 func (d Document) Commands() (all []Command) {
 	for _, code := range d.Codes() {
 		pending, at := "", 0
@@ -85,7 +86,7 @@ func (d Document) Commands() (all []Command) {
 	return all
 }
 
-// commandIn returns the command that a line of code has, or nothing.
+// commandIn returns the command in a line of code, or an empty string.
 func commandIn(language, line string) string {
 	within := func(pattern *regexp.Regexp) string {
 		if found := pattern.FindStringSubmatch(line); found != nil {
@@ -110,8 +111,8 @@ func commandIn(language, line string) string {
 	return ""
 }
 
-// Words returns the words of the command without what is set in its environment, up to the first
-// operator of the shell. Quotes around a word are taken off; nothing else is done that a shell does.
+// Words returns the words of the command without assignments to the environment, up to the first
+// operator of the shell. It removes quotes around words, and does nothing else that a shell does.
 func (c Command) Words() (words []string) {
 	text := c.Text
 	for assignment.MatchString(text) {
@@ -126,8 +127,8 @@ func (c Command) Words() (words []string) {
 	return words
 }
 
-// Calls returns the arguments of the command if its first words are those of program, such as
-// "go -C bench run .". The folder of a program does not matter.
+// Calls returns the arguments of the command if it begins with the words of program, for example
+// "go -C bench run .". It ignores the folder in the path of the program.
 func (c Command) Calls(program string) (args []string, yes bool) {
 	words, first := c.Words(), strings.Fields(program)
 	if len(words) < len(first) {
@@ -140,8 +141,8 @@ func (c Command) Calls(program string) (args []string, yes bool) {
 	return words[len(first):], true
 }
 
-// Dir is the folder, from the root, that readers of the document are in: that of a module for its
-// README, and the root for all others.
+// Dir returns the folder, from the root, in which readers run the command: the folder of a module
+// for its README, and the root for all other documents.
 func (c Command) Dir() string {
 	if dir := path.Dir(c.Document); strings.HasPrefix(dir, "contrib/") {
 		return dir

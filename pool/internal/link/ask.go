@@ -15,28 +15,29 @@ import (
 	"github.com/redquorum/redquorum/pool/internal/wire"
 )
 
-// The errors of a connection. Package pool says what they mean.
+// The errors of a connection. Package pool explains them.
 var (
 	ErrStalled = errors.New("does not answer")
 	ErrExpired = errors.New("not sent in time")
 	ErrClosed  = errors.New("node closed")
 	ErrFull    = errors.New("too many requests are waiting for this node")
 
-	// ErrHandshake is for a connection without an answer to the first questions in time.
+	// ErrHandshake means that a new connection did not answer the first questions in time.
 	ErrHandshake = fmt.Errorf("accepts connections but %w", ErrStalled)
 )
 
-// A StageError says at which stage an attempt to connect failed before the server could be asked anything.
+// A StageError is a failure to connect before the server could be asked anything. It names the
+// stage.
 type StageError struct {
-	Stage string // such as dial, or credentials
+	Stage string // for example dial, or credentials
 	Err   error
 }
 
 func (e *StageError) Error() string { return e.Stage + ": " + e.Err.Error() }
 func (e *StageError) Unwrap() error { return e.Err }
 
-// AtStage returns the error of a stage of connecting, or nil. One that was not over in time matches
-// ErrStalled, and has the cause that err adds.
+// AtStage returns the error of a stage of connecting, or nil. The error of a stage that timed out
+// matches ErrStalled, and includes the cause in err.
 func AtStage(stage string, err error) error {
 	switch {
 	case err == nil:
@@ -49,7 +50,7 @@ func AtStage(stage string, err error) error {
 	return &StageError{stage, err}
 }
 
-// AtDial is AtStage for the dial, of which the address is left out.
+// AtDial is like AtStage, but removes the address from the error of a dial.
 func AtDial(stage string, err error) error {
 	var op *net.OpError
 	switch {
@@ -62,13 +63,13 @@ func AtDial(stage string, err error) error {
 	return AtStage(stage, err)
 }
 
-// Explain gives the error of a connection attempt a meaning. The address is left out, because
-// the node's name stands before it already.
+// Explain returns an error of a connection attempt in terms that a user understands. It omits the
+// address, because the name of the node precedes the error.
 func Explain(err error) error {
 	if _, ok := errors.AsType[*StageError](err); ok {
 		return err
 	}
-	var reply redis.Error // from the login of the caller's dial function
+	var reply redis.Error // from the login in the caller's dial function
 	if errors.As(err, &reply) {
 		meaning, _ := wire.Explain(reply)
 		return meaning
@@ -78,7 +79,7 @@ func Explain(err error) error {
 	}
 	var op *net.OpError
 	if errors.As(err, &op) && op.Err != nil {
-		switch { // the first two are of package tls
+		switch { // the first two errors come from package tls
 		case op.Op == "remote error" && strings.Contains(op.Err.Error(), "certificate"):
 			return fmt.Errorf("TLS: requires another certificate of the client: configure one that its authority has signed (%w)", op.Err)
 		case op.Op == "remote error":
@@ -99,13 +100,13 @@ type Question struct {
 	Name     string
 	Args     []any
 	Required bool // an error reply ends the connection
-	Secret   bool // an error reply may repeat the arguments, and is not shown
+	Secret   bool // hides the text of an error reply, which may repeat the arguments
 
-	Answered func(v any)            // takes the answer; may be nil
-	Refused  func(said redis.Error) // takes an error reply that does not end the connection; may be nil
+	Answered func(v any)            // receives the answer; may be nil
+	Refused  func(said redis.Error) // receives an error reply that does not end the connection; may be nil
 }
 
-// subject returns the command with the key, section or subcommand that it is about.
+// subject returns the command with its key, section or subcommand.
 func (q *Question) subject() string {
 	if q.Secret || len(q.Args) == 0 {
 		return q.Name
@@ -113,15 +114,15 @@ func (q *Question) subject() string {
 	return fmt.Sprint(q.Name, " ", q.Args[0])
 }
 
-// Ask pipelines the questions. The connection is closed, and with it every wait for it ended, when
-// ctx ends first.
+// Ask pipelines the questions. If ctx ends first, Ask closes the connection, which ends every wait
+// for a reply.
 func Ask(ctx context.Context, c redis.Conn, questions ...Question) error {
 	if len(questions) == 0 {
 		return nil
 	}
 	defer context.AfterFunc(ctx, func() { c.Close() })()
 	err := ask(c, questions)
-	if ctx.Err() != nil { // which closes the connection, and the error of that explains nothing
+	if ctx.Err() != nil { // the end of ctx has closed the connection, so err explains nothing
 		return ctx.Err()
 	}
 	return err
@@ -136,7 +137,7 @@ func ask(c redis.Conn, questions []Question) error {
 	if err := c.Flush(); err != nil {
 		return err
 	}
-	var said error // a server that hangs up may have said why
+	var said error // a reason that the server may have sent before it hung up
 	for _, q := range questions {
 		v, err := receive(c)
 		reply, isReply := err.(redis.Error)
@@ -171,9 +172,9 @@ func ask(c redis.Conn, questions []Question) error {
 	return nil
 }
 
-// receive waits for a reply for as long as it takes, even where the caller's dial function set a
-// read timeout: an idle connection is not a broken one. It makes an error of a panic: redigo panics
-// on a reply whose length is absurd, which a Conn refuses.
+// receive waits for a reply without a limit, even if the caller's dial function set a read timeout,
+// because an idle connection is not a broken one. It turns a panic into an error: redigo panics on
+// a reply with an absurd length. A Conn rejects such a reply.
 func receive(c redis.Conn) (reply any, err error) {
 	defer func() {
 		if p := recover(); p != nil {

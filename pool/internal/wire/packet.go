@@ -5,11 +5,11 @@ import (
 	"strconv"
 )
 
-// A Packet is commands as every Redis reads them, each an array of bulk strings
+// A Packet holds commands in the format that every Redis reads, each an array of bulk strings
 // (https://redis.io/docs/latest/develop/reference/protocol-spec/).
 type Packet []byte
 
-// Begin makes the beginning of a command of so many words, with the first of them.
+// Begin returns the beginning of a command with this number of words, including the first ones.
 func Begin(words int, first ...string) Packet {
 	p := Packet(nil).Array(words)
 	for _, w := range first {
@@ -18,7 +18,7 @@ func Begin(words int, first ...string) Packet {
 	return p
 }
 
-// Array appends the header of a command of so many words.
+// Array appends the header of a command with this number of words.
 func (p Packet) Array(words int) Packet {
 	p = strconv.AppendInt(append(p, '*'), int64(words), 10)
 	return append(p, "\r\n"...)
@@ -39,7 +39,7 @@ func (p Packet) Number(n int64) Packet {
 	return p.Text(string(strconv.AppendInt(digits[:0], n, 10)))
 }
 
-// Words takes the first command of a packet apart again, and returns the others.
+// Words splits the first command of a packet into words, and returns the other commands.
 func (p Packet) Words() (words []string, others Packet) {
 	line := func() int {
 		head, rest, _ := bytes.Cut(p[1:], []byte("\r\n"))

@@ -10,27 +10,27 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// The bounds of one reply. A reader allocates what the header of a string or an array announces, reads
-// on for as long as a line does, and calls itself for an array within an array. Without bounds one
-// server of five could end every client's process, by a header of a few bytes. redigo's reader has none.
+// The limits of one reply. A reader allocates the size in the header of a string or an array, reads
+// a line to its end, and calls itself for an array within an array. Without limits, one server of
+// five could crash every client's process by a header of a few bytes. redigo's reader is unlimited.
 //
-// The largest replies that this module asks for are those to INFO (some 10 KB), to the SCAN of
-// redlock status (some 500 keys of at most 1 KiB), and to an Inspect that meets another client's
+// The largest replies that this module requests are those to INFO (about 10 KB), to the SCAN of
+// redlock status (about 500 keys of at most 1 KiB), and to an Inspect that reads another client's
 // value. They are at most two arrays deep.
 const (
-	maxLine     = 1 << 14 // bytes of a status, an error, a number or a header, with its end
+	maxLine     = 1 << 14 // bytes of a status, an error, a number or a header, including its end
 	maxString   = 1 << 20 // bytes of a bulk string
-	maxElements = 1 << 16 // of all arrays of a reply together, which take 16 bytes each
+	maxElements = 1 << 16 // elements of all arrays of a reply together, 16 bytes each
 	maxNesting  = 16      // arrays within arrays
-	maxReply    = 1 << 22 // bytes, as received or announced
+	maxReply    = 1 << 22 // bytes, received or announced
 )
 
 // Replies reads a stream of RESP2 replies
-// (https://redis.io/docs/latest/develop/reference/protocol-spec/), of which each is within the bounds.
+// (https://redis.io/docs/latest/develop/reference/protocol-spec/), and limits each of them.
 type Replies struct {
 	stream   *bufio.Reader
-	bytes    int // that the reply may still have
-	elements int // that it may still have
+	bytes    int // bytes left for this reply
+	elements int // elements left for this reply
 	failed   error
 }
 
@@ -39,15 +39,15 @@ func NewReplies(stream io.Reader) *Replies {
 	return &Replies{stream: bufio.NewReaderSize(stream, maxLine)}
 }
 
-// IsTLS reports whether a server speaks TLS, by the first byte of what it says next.
+// IsTLS reports whether a server speaks TLS, by the next byte that it sends.
 func (r *Replies) IsTLS() bool {
 	const alert, handshake = 0x15, 0x16
 	first, err := r.stream.Peek(1)
 	return err == nil && (first[0] == alert || first[0] == handshake)
 }
 
-// Next returns the next reply, in the types that redigo has for replies. After an error, which is never
-// the server's own, all further calls return that error.
+// Next returns the next reply, in redigo's types for replies. A server's error reply is such a
+// reply. After any other error, all further calls return that error.
 func (r *Replies) Next() (reply any, err error) {
 	if r.failed != nil {
 		return nil, r.failed
@@ -57,7 +57,7 @@ func (r *Replies) Next() (reply any, err error) {
 	return reply, r.failed
 }
 
-// read reads a reply, or an element of one, which may have arrays so deep.
+// read reads a reply, or an element of one, with at most this depth of arrays.
 func (r *Replies) read(nesting int) (any, error) {
 	line, err := r.line()
 	if err != nil {
@@ -66,7 +66,7 @@ func (r *Replies) read(nesting int) (any, error) {
 	switch text := line[1:]; line[0] {
 	case '+':
 		if string(text) == "OK" {
-			return "OK", nil // which costs no memory
+			return "OK", nil // a constant, which costs no memory
 		}
 		return string(text), nil
 	case '-':
@@ -81,7 +81,7 @@ func (r *Replies) read(nesting int) (any, error) {
 	return nil, fmt.Errorf("%w: it begins with %q", ErrUnexpected, line[0])
 }
 
-// line reads a line, which is good until the next is read. It has a byte at least.
+// line reads a line, which is valid until the next read. It has at least one byte.
 func (r *Replies) line() ([]byte, error) {
 	line, err := r.stream.ReadSlice('\n')
 	n := len(line) - len("\r\n")
@@ -96,7 +96,7 @@ func (r *Replies) line() ([]byte, error) {
 	return line[:n], r.take(len(line))
 }
 
-// take counts bytes that have come or are announced.
+// take counts bytes that were received or announced.
 func (r *Replies) take(n int) error {
 	if r.bytes -= n; r.bytes < 0 {
 		return fmt.Errorf("%w: more than %d bytes", ErrReplyTooLarge, maxReply)
@@ -104,7 +104,7 @@ func (r *Replies) take(n int) error {
 	return nil
 }
 
-// length reads what a header announces, of at most so many; -1 for nil.
+// length reads the length in a header, and rejects a length above most; -1 means nil.
 func length(text []byte, most int, of string) (int, error) {
 	n, err := number(text)
 	switch {

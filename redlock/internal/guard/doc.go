@@ -1,46 +1,53 @@
-// Package guard judges what a node's vote is worth: it is the memory guard.
+// Package guard is the memory guard: it decides whether a node's vote counts.
 //
-// A node that forgot its keys (a restart without persistence, a FLUSHALL, a failover to a replica
-// that lags) would grant a lock that another client still holds by the node's earlier vote. So each
-// node carries an epoch record, a key that goes when its other keys go, and that names the process
-// and the data set that had them (package internal/record). This package promises that a vote
-// counts only if every lock that the node may have granted before its record was born has expired.
+// A node can forget its keys, by a restart without persistence, a FLUSHALL, or a failover to a
+// replica that lags. It would then grant a lock that another client still holds by the node's
+// earlier vote. So each node has an epoch record, a key that disappears when the other keys of the
+// node do. The record names the process and the data set that it was written for (package
+// internal/record). This package promises that a vote counts only if every lock that the node may
+// have granted before the birth of its record has expired.
 //
-// What a node's memory goes through, as one client knows it:
+// The states of a node's memory, as one client knows them:
 //
 //	no record ──► read ──► open ──► asked or proven ──► votes count from votesFrom on
 //	    ▲                                                          │
 //	    └────────── the record is gone, or another server's ◄──────┘
 //
-// A record that was just born does not tell how long the locks before it were. The other nodes'
-// records do: they list the TTLs of locks (their steps). If enough of them remember the whole time,
-// they prove what the node can have forgotten (proven). Else the client writes what they say into
-// the new record (asked). While too few have answered (open), it assumes its own longest TTL, and
-// at least a second. Until the wait is over, the node is in quarantine.
+// A new record does not show the TTLs of earlier locks. The records of the other nodes do, because
+// they list the TTLs of locks (their steps). If enough nodes have kept their records for the whole
+// time, they prove which locks the node can have forgotten (proven). Otherwise the client writes
+// the answers of the other nodes into the new record (asked). While too few have answered (open),
+// the client assumes its own longest TTL, and at least a second. Until the wait ends, the node is
+// in quarantine.
 //
-// While all is well this costs no packet. With each acquisition and extension, a node tells how
-// long its record has left to live. This shows whether the record is there; whether it is the same,
-// because its lifetime is partly random and drawn anew with each change; and what the server's
-// clock shows. A clock that was set ahead expires keys too early, so its node has no vote for the
-// longest TTL either. A record that is older than one that was read before shows a server with older
-// keys, restored from a snapshot: it gets a new record, with a quarantine. So the record is read again
-// on each new connection.
+// Without faults, the guard sends no request of its own. With each acquisition and extension, a
+// node reports the remaining lifetime of its record. This shows three things: whether the node has
+// a record; whether the record is the same, because its lifetime is partly random and drawn again
+// with each change; and the time of the server's clock. A clock that was set ahead expires keys too
+// early, so its node, too, has no vote for the longest TTL. A record that is older than one read
+// before shows a server with older keys, restored from a snapshot: the node gets a new record, with
+// a quarantine. So the client reads the record again on each new connection.
 //
-// A vote counts only if its TTL was on the node's record before, because the record tells others
-// how long to wait. An entry can cost others a quarantine, so votes for a lock that may still be
-// refused wait until a quorum of nodes has promised theirs.
+// A vote counts only if its TTL was on the node's record before, because other clients learn from
+// the record how long to wait. An entry can cost other clients a quarantine. So votes for a lock
+// that may still be refused wait until a quorum of nodes has promised their votes.
 //
 //	a reply that grants ──► Judged: it counts, or is void
 //	          └► Parked ─┬─► the record is read ──► judged again ──► Settled
 //	                     └─► a quorum has promised ──► the TTL is entered ──► judged again ──► Settled
 //
-// A Guard has the memories of all nodes, because the others tell what one node forgot. Its owner
-// calls one method at a time, passes the time, and takes the Effects afterwards. A Guard sets no
-// timer: a question ends with its answer, or when a later vote needs the record and the answer is
-// overdue (ask). It is plain data, so that a test can try every order of events.
+// A Guard has the memories of all nodes, because it judges one node's loss by the records of the
+// others. Its owner calls one method at a time, passes the time, and takes the Effects afterwards.
+// A Guard sets no timer: a question ends with its answer, or when a later vote needs the record and
+// the answer is overdue (ask). A Guard is plain data, so that a test can try every order of events.
 //
-// What is trusted: that a server's clock runs as ours does but for quorum.DriftRate, unless a
-// reading shows that it was set; that a key's PTTL is what the server goes by; that a record's text
-// and lifetime are not written by others. What is rejected: a record that names another process or
-// data set, one without a lifetime (after a PERSIST), one of clients with another number of nodes.
+// The guard relies on these assumptions:
+//
+//   - A server's clock runs as ours does, within quorum.DriftRate, unless a reading shows that it
+//     was set.
+//   - A server expires a key when its PTTL has passed.
+//   - No other program changes the text or the lifetime of a record.
+//
+// It rejects a record that names another process or data set, a record without a lifetime (after a
+// PERSIST), and a record of clients with another number of nodes.
 package guard

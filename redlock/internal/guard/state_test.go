@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Clone returns a copy of g that shares nothing with it that changes. Its Effects have been taken.
-// moved tells which Trial stands in the copy for one of g's: the owner copies its ballots
-// (Trial.Clone).
+// Clone returns a copy of g that shares no mutable state with it. Its Effects have been taken.
+// moved returns the Trial in the copy that corresponds to a Trial of g, because the owner copies
+// its ballots (Trial.Clone).
 func (g *Guard) Clone(moved func(*Trial) *Trial) *Guard {
 	c := &Guard{terms: g.terms, nodes: slices.Clone(g.nodes), unsure: cloneParked(g.unsure, moved)}
 	for i := range c.nodes {
@@ -18,7 +18,7 @@ func (g *Guard) Clone(moved func(*Trial) *Trial) *Guard {
 	return c
 }
 
-// Clone returns a copy of t that shares nothing with it that changes. Votes in it are those of
+// Clone returns a copy of t that shares no mutable state with it. Votes in the copy belong to
 // moved(t).
 func (t *Trial) Clone(moved func(*Trial) *Trial) Trial {
 	c := *t
@@ -34,8 +34,8 @@ func cloneParked(all []vote, moved func(*Trial) *Trial) []vote {
 	return all
 }
 
-// AppendKey appends what tells g from all others with another future, if its Effects have been
-// taken. number tells the Trials apart.
+// AppendKey appends a key that differs between Guards with different futures, if their Effects have
+// been taken. number returns a different number for each Trial.
 func (g *Guard) AppendKey(b []byte, number func(*Trial) int) []byte {
 	for i := range g.nodes {
 		m := &g.nodes[i]
@@ -47,7 +47,7 @@ func (g *Guard) AppendKey(b []byte, number func(*Trial) int) []byte {
 	return appendParked(b, g.unsure, number)
 }
 
-// AppendKey is that of a Guard, but for what the owner has set.
+// AppendKey is like Guard.AppendKey, without the fields of the owner.
 func (t *Trial) AppendKey(b []byte, number func(*Trial) int) []byte {
 	b = fmt.Appendf(b, "%t", t.isOver)
 	b = fmt.Appendf(b, " %d %d %d", t.granted, t.promised, t.heard)

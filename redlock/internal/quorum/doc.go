@@ -1,21 +1,22 @@
-// Package quorum is the arithmetic of the algorithm: what votes decide, how long a lock
-// lasts, and what a reading says of a server's clock. It is pure. It imports nothing that
-// tells time, does I/O or locks, which a test checks.
+// Package quorum contains the arithmetic of the algorithm: the outcome of votes, the validity of a
+// lock, and the bounds of a server's clock. It is pure: it imports no time, I/O or locks, which a
+// test checks.
 //
 // A Tally counts the replies to one request. Its three outcomes follow from q = N/2+1 alone:
 //
 //	Pending ──q grants──────────────────────────► Won
-//	   └─────so many refuse or fail that q───────► Lost
-//	         nodes can grant no more
+//	   └─────too many refusals or faults:────────► Lost
+//	         q nodes can no longer grant
 //
-// What is decided stays decided, whatever comes later, and each node counts once. Any two
-// quorums share a node, so no two requests for one name are both Won while each node grants
-// to one. A refusal and a fault are told apart: so many refusals that no quorum holds the
-// name is Gone, so many faults is an Outage, and a fault says nothing of what a node holds.
+// A decision is final, whatever replies follow, and each node counts once. Any two quorums share a
+// node, so no two requests for one name are both Won as long as each node grants to one. A refusal
+// is not a fault. If no quorum can hold the name because of refusals, the Tally is Gone. If faults
+// alone prevent a quorum, it is an Outage. A fault contains no information about the keys of a
+// node.
 //
-// A deadline is the start of the request and the TTL, less Drift. It trusts that the clocks
-// of client and servers differ in rate by one per cent at most, for as long as the TTL, and
-// nothing of what they show. An Offset tells when a server's clock does not keep to that, or
-// was set: its bounds hold each reading to those before, and reject one that is outside.
-// A Set names nodes by their index.
+// A deadline is the start of the request plus the TTL, less Drift. It relies on one property of
+// clocks: during the TTL, the rates of the clocks of client and servers differ by at most one per
+// cent. The readings of the clocks do not matter. An Offset detects that a server's clock violates
+// this, or was set: it checks each reading against bounds from the earlier ones, and rejects a
+// reading outside of them. A Set contains nodes by their index.
 package quorum

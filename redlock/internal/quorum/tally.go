@@ -9,19 +9,20 @@ import (
 
 // A Tally counts the outcomes of one request to n nodes.
 //
-// Both thresholds follow from q = n/2+1. Any two sets of q nodes share one, so
-// two holders cannot both have q grants; and once n-q+1 nodes did not grant,
-// the rest are fewer than q. For odd n the two numbers are equal, for even n
-// they are not: with four nodes, three grants win but two refusals lose.
+// Both thresholds follow from q = n/2+1. Any two sets of q nodes share one, so two holders cannot
+// both have q grants. Once n-q+1 nodes did not grant, the rest are fewer than q. For odd n the two
+// numbers are equal. For even n they are not: with four nodes, three grants win but two refusals
+// lose.
 type Tally struct {
 	Nodes   int
 	Granted int
 	Refused int
-	Faults  int // failed and unknown: neither can be counted on
-	servers Set // that have replied
+	Faults  int // failed and unknown: neither counts as a grant
+	servers Set // servers that have replied
 }
 
-// IsFirst reports whether a server has not replied yet, and notes that it has. Nodes that are one server have one vote.
+// IsFirst reports whether a server replies for the first time, and records the reply. Nodes that
+// share a server have a single vote.
 func (t *Tally) IsFirst(server int) bool { return t.servers.AddNew(server) }
 
 // Add counts one reply.
@@ -36,25 +37,25 @@ func (t *Tally) Add(o protocol.Outcome) {
 	}
 }
 
-// Quorum is how many grants win.
+// Quorum returns the number of grants that win.
 func (t Tally) Quorum() int { return t.Nodes/2 + 1 }
 
-// Blocking is how many nodes are enough to keep a quorum out of reach.
+// Blocking returns the number of nodes that can prevent a quorum.
 func (t Tally) Blocking() int { return t.Nodes - t.Quorum() + 1 }
 
-// Pending is how many nodes have not replied.
+// Pending returns the number of nodes that have not replied.
 func (t Tally) Pending() int { return t.Nodes - t.Granted - t.Refused - t.Faults }
 
-// Verdict is what the replies so far decide.
+// A Verdict is the outcome decided by the replies so far.
 type Verdict uint8
 
 const (
-	Pending Verdict = iota // more replies can still decide either way
+	Pending Verdict = iota // more replies can change the outcome
 	Won                    // a quorum granted
-	Lost                   // no quorum can grant any more
+	Lost                   // a quorum can no longer grant
 )
 
-// Verdict returns what the replies so far decide.
+// Verdict returns the outcome decided by the replies so far.
 func (t Tally) Verdict() Verdict {
 	switch {
 	case t.Granted >= t.Quorum():
@@ -66,24 +67,24 @@ func (t Tally) Verdict() Verdict {
 	}
 }
 
-// Outage reports whether faults alone keep a quorum out of reach. Where it is
-// false and the Verdict is lost, another client holds the key on some node.
+// Outage reports whether faults alone prevent a quorum. If it returns false and the Verdict is
+// Lost, another client holds the key on some node.
 func (t Tally) Outage() bool { return t.Faults >= t.Blocking() }
 
-// Gone reports whether refusals alone keep a quorum out of reach: for an
-// extension or a release, a majority no longer has our value.
+// Gone reports whether refusals alone prevent a quorum. For an extension or a release this means
+// that a majority no longer has our value.
 func (t Tally) Gone() bool { return t.Refused >= t.Blocking() }
 
-// MaxNodes is the size of a Set. Seven nodes are many for a quorum lock.
+// MaxNodes is the capacity of a Set. Seven nodes are many for a quorum lock.
 const MaxNodes = 64
 
 // A Set is a set of nodes by their index.
 type Set uint64
 
-// All is the set of n nodes.
+// All returns the set of n nodes.
 func All(n int) Set { return 1<<n - 1 }
 
-// Of is the set of node i alone.
+// Of returns the set that contains only node i.
 func Of(i int) Set { return 1 << i }
 
 // AddNew adds i, and reports whether it was not in the set.
@@ -98,14 +99,13 @@ func (s *Set) Remove(i int)  { *s &^= 1 << i }
 func (s Set) Has(i int) bool { return s&(1<<i) != 0 }
 func (s Set) Size() int      { return bits.OnesCount64(uint64(s)) }
 
-// Drift returns how much of a TTL is never used, because the clocks of client
-// and servers run at different rates and Redis expires keys with a resolution
-// of milliseconds: one per cent and 2 ms, as the Redis documentation's
-// reference implementations have it
+// Drift returns the part of a TTL that is never used, because the clocks of client and servers run
+// at different rates and Redis expires keys with a resolution of milliseconds. It is one per cent
+// and 2 ms, as in the reference implementations of the Redis documentation
 // (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/).
 func Drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
 
-// Deadline returns when a lock must be considered gone, if a quorum of nodes
-// began to count ttl no earlier than start. start is read before the first
-// byte of the request is queued, so the time that the votes took is used up.
+// Deadline returns the time after which a lock must be considered lost, if a quorum of nodes
+// started to count ttl no earlier than start. start is read before the first byte of the request is
+// queued, so the duration of the attempt is part of the TTL.
 func Deadline[I ~int64](start I, ttl time.Duration) I { return start + I(ttl-Drift(ttl)) }

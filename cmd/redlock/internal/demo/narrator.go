@@ -11,20 +11,20 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// A Narrator prints what happens. Its first error stays.
+// A Narrator prints events. It keeps its first error.
 type Narrator struct {
 	out   io.Writer
-	pace  time.Duration // for a person to read a line; zero where none reads
+	pace  time.Duration // time for a person to read a line; zero without a terminal
 	scene int
-	lines int // of the scene
-	left  int // scenes that were left out
+	lines int // lines in the current scene
+	left  int // skipped scenes
 	err   error
 }
 
-// readingTime is how long a line stays at least before the next scene.
+// readingTime is the minimum time for which a line is shown before the next scene.
 const readingTime = 250 * time.Millisecond
 
-// NewNarrator returns a Narrator that writes to out. If that is a terminal it pauses behind each scene.
+// NewNarrator returns a Narrator that writes to out. On a terminal it pauses after each scene.
 func NewNarrator(out io.Writer) *Narrator {
 	n := &Narrator{out: out}
 	if plain.IsTerminal(out) {
@@ -65,14 +65,14 @@ func (n *Narrator) vote(i int, e redlock.Event) {
 	n.print("   %-3s %-8s %7.2f ms%s", nodeName(i), e.Outcome, float64(e.Elapsed)/float64(time.Millisecond), why)
 }
 
-// short returns the end of an error's text, which says what was wrong with a node.
+// short returns the end of an error's text, which describes the problem of a node.
 func short(text string) string {
 	const most = 50
 	text = text[strings.LastIndex(text, ": ")+1:]
 	return strings.TrimSpace(text[:min(len(text), most)])
 }
 
-// pause leaves a person time to read the scene. Its error is the context's.
+// pause gives a person time to read the scene. It returns the error of the context.
 func (n *Narrator) pause(ctx context.Context) error {
 	if n.pace == 0 {
 		return ctx.Err()

@@ -19,11 +19,11 @@ const (
 	Unknown = "unknown"
 )
 
-// A Claim is what the servers' answers about a lock amount to.
+// A Claim is the state of a lock, by the answers of the servers.
 type Claim struct {
 	State string
 	Votes int    // servers that hold the value
-	Value string // that most servers hold
+	Value string // on most servers
 	Left  time.Duration
 }
 
@@ -72,7 +72,7 @@ func ReadersOf(on []Contents) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// AsReader returns what the servers have of one of the readers.
+// AsReader returns the Contents of each server for one reader, as if the reader held the lock alone.
 func AsReader(on []Contents, value string) []Contents {
 	on = slices.Clone(on)
 	for i := range on {

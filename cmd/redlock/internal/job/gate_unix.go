@@ -16,21 +16,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// gateArg, as the first argument, makes the program a gate. The number of a descriptor follows, the path
-// of the command, and its arguments with the name.
+// gateArg, as the first argument, makes the program a gate. It is followed by the number of a
+// descriptor, the path of the command, and the arguments of the command including its name.
 const gateArg = "__gate"
 
-// A gate is the command's process before it is the command. It reads the deadline from a connection, and
-// then executes the command, which closes the connection. If it does not, it writes the reason: an errno,
-// or tooLate. At the end of the connection, because the first process has died, it exits.
+// A gate is the process of the command before it executes the command. It reads the deadline from a
+// connection, and then executes the command, which closes the connection. Otherwise it writes the
+// reason: an errno, or tooLate. If the connection ends because the first process has died, the gate
+// exits.
 //
-// Between its look at the clock and the start of the command the gate may be stopped. It is in the
-// warden's group all that time, so it is killed when the deadline has passed, stopped as it is.
+// The gate may be stopped between its check of the clock and the start of the command. It is in the
+// warden's group during that time, so the warden kills it after the deadline, even while it is
+// stopped.
 
-// tooLate is the reason of a gate that got its deadline when that had passed.
+// tooLate is the reason if the deadline had passed before the gate got it.
 const tooLate = -1
 
-// gatePipe returns both ends of a connection. Programs that are executed inherit neither.
+// gatePipe returns both ends of a connection. Executed programs inherit neither.
 func gatePipe() (ours, theirs int, err error) {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
@@ -43,12 +45,13 @@ func gatePipe() (ours, theirs int, err error) {
 	return ends[0], ends[1], nil
 }
 
-// open sends the gate its deadline. It fails if the gate has died, which wait reports.
+// open sends the deadline to the gate. It fails if the gate has died. In that case wait returns the
+// reason.
 func (j *Job) open(until time.Duration) {
 	unix.Write(j.gate, binary.BigEndian.AppendUint64(nil, uint64(until)))
 }
 
-// refusal returns the reason of a gate that has ended without executing the command, or nil.
+// refusal returns the reason of a gate that ended without executing the command, or nil.
 func (j *Job) refusal() error {
 	var text [8]byte
 	n, _, err := unix.Recvfrom(j.gate, text[:], unix.MSG_DONTWAIT)
@@ -63,7 +66,7 @@ func (j *Job) refusal() error {
 	}
 }
 
-// gateMain runs the gate, and returns its exit code if it does not become the command.
+// gateMain runs the gate. It returns an exit code if the command is not executed.
 func gateMain(args []string) int {
 	if len(args) < 3 {
 		return forOwnUse(gateArg)
@@ -76,7 +79,7 @@ func gateMain(args []string) int {
 		return forOwnUse(gateArg)
 	}
 	unix.CloseOnExec(conn)
-	quit := make(chan os.Signal, 1) // by default this program would print all its goroutines
+	quit := make(chan os.Signal, 1) // otherwise the signal would print all goroutines of this program
 	signal.Notify(quit, syscall.SIGQUIT)
 	go func() {
 		<-quit
@@ -94,7 +97,7 @@ func gateMain(args []string) int {
 	return 126
 }
 
-// readDeadline waits for the deadline, and reports whether it came.
+// readDeadline waits for the deadline, and reports whether it arrived.
 func readDeadline(conn int) (until time.Duration, ok bool) {
 	var text [8]byte
 	for {
@@ -106,16 +109,16 @@ func readDeadline(conn int) (until time.Duration, ok bool) {
 	}
 }
 
-// refuse tells the first process why the command is not executed.
+// refuse sends the first process the reason the command is not executed.
 func refuse(conn int, why int64) {
 	unix.Write(conn, binary.BigEndian.AppendUint64(nil, uint64(why)))
 }
 
-// execute makes this process the command, with the environment and the descriptors that it has. It
-// returns why it cannot.
+// execute replaces this process by the command, with its environment and descriptors. It returns
+// only if that fails, with the reason.
 func execute(path string, argv []string) syscall.Errno {
 	err := syscall.Exec(path, argv, os.Environ())
-	if errors.Is(err, unix.ENOEXEC) && isText(path) { // a script without #!, as for execvp(3)
+	if errors.Is(err, unix.ENOEXEC) && isText(path) { // a script without #!, as in execvp(3)
 		err = syscall.Exec(interpreter, append([]string{interpreter, path}, argv[1:]...), os.Environ())
 	}
 	why, _ := errors.AsType[syscall.Errno](err)
@@ -125,7 +128,8 @@ func execute(path string, argv []string) syscall.Errno {
 // interpreter runs scripts without a #! line.
 const interpreter = "/bin/sh"
 
-// isText reports whether a file looks like a script. A program for another kind of machine does not.
+// isText reports whether a file looks like a script, and not like a program for another kind of
+// machine.
 func isText(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {

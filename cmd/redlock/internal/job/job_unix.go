@@ -14,26 +14,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// EndingSignals end this process, or what it waits for.
+// EndingSignals end this process, or its current wait.
 var EndingSignals = []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM}
 
-// groupSignals are passed on to the command's process group.
+// groupSignals are forwarded to the command's process group.
 var groupSignals = []os.Signal{
 	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2,
 	syscall.SIGALRM, syscall.SIGWINCH, syscall.SIGTSTP, syscall.SIGCONT,
 }
 
-// A system is what Unix knows of a command, and what it shares with this process.
+// A system holds the Unix state of a command, and of its connection with this process.
 type system struct {
 	tty    terminal
 	front  bool // the command gets the terminal when this process has it
 	group  int
-	child  int  // the command, until it has been waited for
-	gate   int  // our end of the connection to the gate; -1 if there is none
-	follow bool // this process got a SIGTSTP, and is to stop with the command
+	child  int  // the command, until this process has waited for it
+	gate   int  // our end of the connection to the gate; -1 without one
+	follow bool // this process got a SIGTSTP, and must stop with the command
 }
 
-// start starts the gate in the warden's group, tells the warden of it, and follows what becomes of it.
+// start starts the gate in the warden's group, informs the warden, and starts to follow the
+// process.
 func (j *Job) start(env []string) error {
 	adoptOrphans()
 	j.tty = ourTerminal()
@@ -55,7 +56,7 @@ func (j *Job) start(env []string) error {
 	if j.front && j.tty.ours() {
 		cmd.SysProcAttr.Foreground, cmd.SysProcAttr.Ctty = true, j.tty.fd
 	}
-	// The gate inherits its end under the same number, because all lower ones may be the command's.
+	// The gate inherits its end under the same number, because the command may use all lower ones.
 	if _, err = unix.FcntlInt(uintptr(theirs), unix.F_SETFD, 0); err == nil {
 		err = cmd.Start()
 	}
@@ -81,14 +82,14 @@ func (j *Job) anotherWarden() (*warden, error) {
 	return w, err
 }
 
-// wait sends the changes of one child to j.changes until it has ended. It waits for all other
-// children, too, so that none is left as a zombie.
+// wait sends the changes of one child to j.changes until the child has ended. It waits for all
+// other children, too, so that none remains a zombie.
 func (j *Job) wait(child int) {
 	for {
 		var s unix.WaitStatus
 		pid, err := unix.Wait4(-1, &s, unix.WUNTRACED, nil)
 		if err != nil || pid != child {
-			continue // EINTR, or an orphan; the child is still there, so nothing else
+			continue // EINTR, or an orphan; the child still exists, so no other error is possible
 		}
 		if s.Stopped() {
 			j.changes <- change{stopped: s.StopSignal()}
@@ -103,7 +104,7 @@ func (j *Job) wait(child int) {
 	}
 }
 
-// changed follows a change of the command.
+// changed reacts to a change of the command.
 func (j *Job) changed(c change) {
 	if !c.ended {
 		j.stopped(c.stopped)
@@ -116,13 +117,13 @@ func (j *Job) changed(c change) {
 	}
 }
 
-// finish gives the terminal back to this process.
+// finish returns the terminal to this process.
 func (j *Job) finish() {
 	j.tty.pass(j.group, unix.Getpgrp())
 	unix.Close(j.gate)
 }
 
-// ask asks all of the command to end, and reports that it could.
+// ask asks all processes of the command to end, and returns true.
 func (j *Job) ask() bool {
 	j.signal(unix.SIGTERM)
 	j.signal(unix.SIGCONT) // a stopped process does not act on SIGTERM
@@ -133,8 +134,8 @@ func (j *Job) kill() { j.signal(unix.SIGKILL) }
 
 func (j *Job) signal(s syscall.Signal) { signalJob(j.group, j.child, s) }
 
-// isForeign reports whether the command is another user's, so that this process may not signal it, or what
-// is left of the group if the command has ended.
+// isForeign reports whether the command belongs to another user, so that this process may not
+// signal it. If the command has ended, it reports the same for the rest of the group.
 func (j *Job) isForeign() bool {
 	if j.child != 0 {
 		return isForeign(j.child)
@@ -142,7 +143,7 @@ func (j *Job) isForeign() bool {
 	return isForeign(-j.group)
 }
 
-// forward passes a signal on.
+// forward forwards a signal to the command.
 func (j *Job) forward(s syscall.Signal) {
 	switch s {
 	case unix.SIGTSTP:
@@ -158,7 +159,7 @@ func (j *Job) forward(s syscall.Signal) {
 	}
 }
 
-// gone reports whether nothing is left in the group. It waits for the group's dead processes, because
+// gone reports whether the group is empty. It waits for the dead processes of the group, because
 // they count as members until then.
 func (j *Job) gone() bool {
 	for {

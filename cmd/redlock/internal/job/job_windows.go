@@ -11,18 +11,19 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// EndingSignals end this process, or what it waits for. The first stands for Ctrl-C and Ctrl-Break, the
-// second for a window that is closed, a user who logs off and the end of Windows.
+// EndingSignals end this process, or its current wait. The first one stands for Ctrl-C and
+// Ctrl-Break, the second for a closed window, a logoff and the shutdown of Windows.
 var EndingSignals = []syscall.Signal{syscall.SIGINT, syscall.SIGTERM}
 
-// groupSignals are passed on to the command, as a Ctrl-Break.
+// groupSignals are forwarded to the command, as a Ctrl-Break.
 var groupSignals = []os.Signal{syscall.SIGINT, syscall.SIGTERM}
 
-// A system is what Windows knows of a command. All its processes are in the job object, and cannot
-// leave it. Those that have the console and did not make a group of their own are in the group.
+// A system holds the Windows state of a command. All its processes are in the job object, and
+// cannot leave it. Processes that share the console and did not create their own group are in the
+// group.
 type system struct {
 	object windows.Handle
-	child  windows.Handle // is open until all has ended, so that the group's number is no other's
+	child  windows.Handle // stays open until all processes have ended, so that no other group gets the number
 	group  uint32
 
 	notResumed error
@@ -33,13 +34,13 @@ var (
 	ntResumeProcess = ntdll.NewProc("NtResumeProcess")
 )
 
-// gateArg makes no program a gate here: the process of the command is suspended instead.
+// gateArg never makes a program a gate on Windows: the process of the command is suspended instead.
 const gateArg = "__gate"
 
 func gateMain([]string) int { return forOwnUse(gateArg) }
 
-// start starts the command, suspended, in a job object that the warden shares, and follows what becomes
-// of it.
+// start starts the command, suspended, in a job object shared with the warden, and starts to follow
+// the process.
 func (j *Job) start(env []string) error {
 	cmd := &exec.Cmd{
 		Path: j.command.Path, Args: j.command.Argv, Env: env, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
@@ -55,15 +56,15 @@ func (j *Job) start(env []string) error {
 	}
 	j.changes = make(chan change, 1)
 	go func() {
-		cmd.Wait() // the code tells
+		cmd.Wait() // the exit code is checked
 		j.changes <- change{ended: true, code: cmd.ProcessState.ExitCode()}
 	}()
 	return nil
 }
 
-// enclose puts a suspended process into a job object that the warden shares. Windows
-// kills what is in the object when its last handle is closed: should redlock and the warden be killed
-// both, that ends the command, too.
+// enclose puts a suspended process into a job object shared with the warden. Windows kills all
+// processes of the object when its last handle is closed, so if both redlock and the warden are
+// killed, the command ends, too.
 func (j *Job) enclose(pid uint32) error {
 	var err error
 	if j.object, err = windows.CreateJobObject(nil, nil); err != nil {
@@ -84,8 +85,8 @@ func (j *Job) enclose(pid uint32) error {
 	return j.warden.share(j.object)
 }
 
-// open resumes the command. The warden has it: should this process be suspended before, the warden ends
-// the command at its deadline, suspended as it is.
+// open resumes the command. The warden knows it: if this process is suspended before, the warden
+// ends the suspended command at its deadline.
 func (j *Job) open(time.Duration) {
 	if status, _, _ := ntResumeProcess.Call(uintptr(j.child)); status != 0 {
 		j.notResumed = windows.NTStatus(status)
@@ -93,7 +94,7 @@ func (j *Job) open(time.Duration) {
 	}
 }
 
-// refusal returns why the command could not be resumed, or nil.
+// refusal returns the reason the command could not be resumed, or nil.
 func (j *Job) refusal() error { return j.notResumed }
 
 // anotherWarden starts a warden and shares the job object with it.
@@ -109,7 +110,7 @@ func (j *Job) anotherWarden() (*warden, error) {
 	return w, nil
 }
 
-// changed has nothing to do: what the command leaves behind is still in the object.
+// changed does nothing: processes left by the command are still in the object.
 func (j *Job) changed(change) {}
 
 // finish closes the object.
@@ -118,24 +119,24 @@ func (j *Job) finish() {
 	windows.CloseHandle(j.object)
 }
 
-// ask asks all of the command to end, and reports whether it could: only those can be asked who have a
-// console, and the same as this process.
+// ask asks all processes of the command to end, and reports whether that was possible: only
+// processes on the same console as this process can be asked.
 func (j *Job) ask() bool {
 	return windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, j.group) == nil
 }
 
-// forward passes a signal on.
+// forward forwards a signal.
 func (j *Job) forward(syscall.Signal) {
 	j.ending = true
 	j.ask()
 }
 
-// isForeign reports whether the command is out of reach: nothing can leave a job object.
+// isForeign returns false, because no process can leave a job object.
 func (j *Job) isForeign() bool { return false }
 
 func (j *Job) kill() { killCommand(int(j.object)) }
 
-// gone reports whether nothing is left in the object.
+// gone reports whether the object is empty.
 func (j *Job) gone() bool {
 	var count struct { // JOBOBJECT_BASIC_ACCOUNTING_INFORMATION
 		userTime, kernelTime, periodUserTime, periodKernelTime int64

@@ -4,11 +4,11 @@ package job
 
 import "golang.org/x/sys/unix"
 
-// machineClock is the same for all processes; on macOS it goes on while the machine sleeps.
+// machineClock is the same for all processes. On macOS it keeps running while the machine sleeps.
 const machineClock = unix.CLOCK_MONOTONIC
 
 // adoptOrphans does nothing, because the init process waits for orphans here.
 func adoptOrphans() {}
 
-// hurry has the kernel run this process before others, if its user may ask for that.
+// hurry raises the priority of this process if its user may do that.
 func hurry() { unix.Setpriority(unix.PRIO_PROCESS, 0, -20) }

@@ -9,18 +9,18 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// wardenProcess keeps the warden off the console, so that neither a Ctrl-C nor a window that is closed
-// ends it.
+// wardenProcess detaches the warden from the console, so that neither a Ctrl-C nor the closing of a
+// window ends it.
 func wardenProcess(int) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{CreationFlags: windows.DETACHED_PROCESS}
 }
 
 func ownProgram() (string, error) { return os.Executable() }
 
-// wake does nothing: only what is aimed at the warden suspends it.
+// wake does nothing, because a warden is suspended only on purpose.
 func (w *warden) wake() {}
 
-// share gives the warden a handle with which it can kill what is in the job object.
+// share gives the warden a handle with which it can kill all processes in the job object.
 func (w *warden) share(object windows.Handle) error {
 	const jobObjectTerminate = 0x8
 	process, err := windows.OpenProcess(windows.PROCESS_DUP_HANDLE, false, uint32(w.cmd.Process.Pid))
@@ -36,19 +36,19 @@ func (w *warden) share(object windows.Handle) error {
 	return nil
 }
 
-// startedAsWarden reports whether there is a pipe for orders, as there is none if a person has started
-// this process.
+// startedAsWarden reports whether this process has a pipe for orders. A process that a person
+// started has no such pipe.
 func startedAsWarden() bool {
 	kind, err := windows.GetFileType(windows.Stdin)
 	return err == nil && kind == windows.FILE_TYPE_PIPE
 }
 
-// settleAsWarden has the system prefer this process.
+// settleAsWarden raises the priority of this process.
 func settleAsWarden() {
 	windows.SetPriorityClass(windows.CurrentProcess(), windows.HIGH_PRIORITY_CLASS)
 }
 
-// killCommand kills what is in the job object.
+// killCommand kills all processes in the job object.
 func killCommand(command int) {
 	windows.TerminateJobObject(windows.Handle(command), uint32(SignalCode(syscall.SIGKILL)))
 }
@@ -58,9 +58,9 @@ func leaveCommand() bool { return true }
 
 var peekNamedPipe = windows.NewLazySystemDLL("kernel32.dll").NewProc("PeekNamedPipe")
 
-// nextOrder returns the next order in the pipe, for which it waits no longer than that. It looks
-// once at least, and now and then, because Windows has no way to wait for such a pipe and a time. An
-// order is written at once, so it is there as a whole or not at all.
+// nextOrder returns the next order in the pipe. It waits for at most patience, and checks at least
+// once. It polls, because Windows cannot wait for such a pipe with a timeout. An order is written
+// in one piece, so it is either complete or absent.
 func nextOrder(pipe syscall.Handle, patience time.Duration) order {
 	for late := MachineTime() + patience; ; time.Sleep(20 * time.Millisecond) {
 		var there uint32
@@ -79,7 +79,7 @@ func nextOrder(pipe syscall.Handle, patience time.Duration) order {
 	}
 }
 
-// MachineTime returns a reading of a clock that all processes of this machine share and that cannot be
-// set: that of GetTickCount64. It continues while the machine sleeps, in steps of 16 ms. It is safe for
-// concurrent use.
+// MachineTime returns a reading of a clock that all processes of this machine share and that cannot
+// be set: GetTickCount64. It keeps running while the machine sleeps, in steps of 16 ms. It is safe
+// for concurrent use.
 func MachineTime() time.Duration { return windows.DurationSinceBoot() }

@@ -1,5 +1,5 @@
-// Package plain writes texts for people at a terminal: names that others have chosen and that cannot move
-// its cursor, lines that fit it, and commands to copy.
+// Package plain formats texts for people at a terminal: names chosen by others, which must not move
+// the cursor, lines that fit the terminal, and commands to copy.
 package plain
 
 import (
@@ -31,19 +31,19 @@ func Output(out io.Writer, text string) error {
 	return nil
 }
 
-// OutputEither writes a document as a line of JSON, or else what people read instead.
+// OutputEither writes a document as a line of JSON, or otherwise the text for people.
 func OutputEither(out io.Writer, asJSON bool, document any, text string) error {
 	if asJSON {
 		line, err := json.Marshal(document)
 		if err != nil {
-			panic(err) // texts and numbers
+			panic(err) // the documents contain only texts and numbers
 		}
 		text = string(line) + "\n"
 	}
 	return Output(out, text)
 }
 
-// Table returns rows of cells in Columns, without the spaces that these leave at the end of lines.
+// Table returns rows of cells in columns, without spaces at the end of lines.
 func Table(rows [][]string) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -58,7 +58,7 @@ var trailing = regexp.MustCompile(`(?m) +$`)
 
 const clearScreen = "\x1b[H\x1b[2J"
 
-// A Screen is the size of a terminal; the zero value stands for what is none.
+// A Screen is the size of a terminal; the zero value means no terminal.
 type Screen struct{ Width, Height int }
 
 func ScreenOf(out any) Screen {
@@ -72,9 +72,9 @@ func ScreenOf(out any) Screen {
 	return Screen{width, height}
 }
 
-// Frame returns a text that is shown after others, over them on a terminal and below them elsewhere. It
-// is one piece, so that a terminal does not flicker. On a terminal lines that are too long are cut and
-// lines that are too many left out, because otherwise its head would scroll off.
+// Frame returns a text that replaces earlier ones on a terminal, and follows them elsewhere. It is
+// one piece, so that a terminal does not flicker. On a terminal, long lines are cut and extra lines
+// omitted, because otherwise the head of the text would scroll off.
 func Frame(text string, on Screen) string {
 	if on == (Screen{}) {
 		return text + "\n"
@@ -91,9 +91,9 @@ func Frame(text string, on Screen) string {
 	return clearScreen + strings.Join(lines, "\n")
 }
 
-// Word returns s as one word of a line, in quotes and with escapes where it is not one as it
-// stands. Every client of the servers can choose names and values, and parts of error messages.
-// Printed as they are they could move a terminal's cursor, or rewrite what is shown.
+// Word returns s as one word of a line, with quotes and escapes if it needs them. Every client of
+// the servers can choose names and values, and parts of error messages. Printed directly, they
+// could move a terminal's cursor, or change displayed text.
 func Word(s string) string {
 	odd := func(r rune) bool { return !unicode.IsPrint(r) || r == ' ' || r == '"' || r == '\\' }
 	if s == "" || !utf8.ValidString(s) || strings.ContainsFunc(s, odd) {
@@ -102,7 +102,7 @@ func Word(s string) string {
 	return s
 }
 
-// Advice returns a command line of ours about a lock, for people to copy into a shell.
+// Advice returns a redlock command line about a lock, for people to copy into a shell.
 func Advice(command, name string, flags ...string) string {
 	line := []string{"redlock", command}
 	if !strings.HasPrefix(name, "-") {
@@ -111,14 +111,14 @@ func Advice(command, name string, flags ...string) string {
 	for _, f := range flags {
 		line = append(line, ShellWord(f))
 	}
-	if strings.HasPrefix(name, "-") { // which would be a flag
+	if strings.HasPrefix(name, "-") { // otherwise the name would be a flag
 		line = append(line, "--", ShellWord(name))
 	}
 	return strings.Join(line, " ")
 }
 
-// ShellWord returns s as one word of a shell's command line. What cannot be printed is written as
-// bash, zsh and ksh read it.
+// ShellWord returns s as one word of a shell's command line. Unprintable characters are written in
+// the notation of bash, zsh and ksh.
 func ShellWord(s string) string {
 	plain := func(r rune) bool {
 		return r < utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_./:@%+=,", r))
@@ -140,7 +140,7 @@ func ShellWord(s string) string {
 	return "$'" + b.String() + "'"
 }
 
-// Harmless returns a line of text with escapes for what cannot be printed.
+// Harmless returns a line of text with escapes for unprintable characters.
 func Harmless(s string) string {
 	if utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return s
@@ -149,10 +149,10 @@ func Harmless(s string) string {
 	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
 }
 
-// Columns is how wide a terminal is at least.
+// Columns is the minimum width of a terminal.
 const Columns = 80
 
-// Wrap breaks text into lines, all but the first of them indented by so many columns.
+// Wrap breaks text into lines. All lines except the first are indented.
 func Wrap(text string, indent int) string {
 	var b strings.Builder
 	width := indent
@@ -173,11 +173,11 @@ func Wrap(text string, indent int) string {
 	return b.String()
 }
 
-// OneLine returns a text as it is printed after our name. The library's errors begin with that
-// name, too, so it is cut off.
+// OneLine formats an error for printing after the program's name. The library's errors begin with
+// the same name, which OneLine removes.
 func OneLine(text string) string {
 	text = strings.TrimPrefix(strings.TrimPrefix(text, "redlock: "), "pool: ")
-	text = strings.ReplaceAll(text, "; tests use package redlocktest", "") // which is for programs in Go
+	text = strings.ReplaceAll(text, "; tests use package redlocktest", "") // advice for Go programs
 	return Harmless(strings.Join(strings.Fields(text), " "))
 }
 

@@ -5,9 +5,9 @@ import (
 	"unicode"
 )
 
-// Untidy returns what is wrong with a name that a person cannot tell from another: it has a control
-// character, or begins or ends with a blank. It returns nothing for other names. A crontab with the line
-// ends of Windows has such names, and so has text that was copied from a page.
+// Untidy returns the flaw of a name that a person cannot distinguish from another name: a control
+// character, or a blank at its start or end. It returns an empty text for other names. Untidy names
+// come from a crontab with Windows line ends, or from text copied from a page.
 func Untidy(name string) string {
 	switch {
 	case strings.ContainsFunc(name, unicode.IsControl):
@@ -18,7 +18,7 @@ func Untidy(name string) string {
 	return ""
 }
 
-// Tidy returns the name that was probably meant by an untidy one.
+// Tidy returns the name that an untidy name was probably meant to be.
 func Tidy(name string) string {
 	printed := func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -29,5 +29,5 @@ func Tidy(name string) string {
 	return strings.TrimFunc(strings.Map(printed, name), isBlank)
 }
 
-// isBlank reports whether nothing is seen of a character, such as a space or a zero-width space.
+// isBlank reports whether a character is invisible, such as a space or a zero-width space.
 func isBlank(r rune) bool { return unicode.IsSpace(r) || unicode.In(r, unicode.Z, unicode.Cf) }

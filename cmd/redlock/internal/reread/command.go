@@ -15,12 +15,12 @@ import (
 	"time"
 )
 
-// A Command prints a password. What it has printed is good for a while, because connections to
-// many servers are made at the same moment.
+// A Command is a shell command that prints a password. Its output is reused for a while, because
+// connections to many servers are opened at the same moment.
 type Command struct {
 	Line string // for the shell
 
-	limit time.Duration // for a run; zero: commandTimeout
+	limit time.Duration // for one run; zero means commandTimeout
 	mu    sync.Mutex
 	last  *commandRun
 }
@@ -28,10 +28,10 @@ type Command struct {
 const (
 	reused         = time.Second
 	commandTimeout = 30 * time.Second
-	pipeTimeout    = time.Second // for what a command has left at its standard output
+	pipeTimeout    = time.Second // for unread data in the standard output of a command
 )
 
-// A commandRun is one run of a Command. The rest is set when done is closed.
+// A commandRun is one run of a Command. The other fields are set when done is closed.
 type commandRun struct {
 	began    time.Time
 	done     chan struct{}
@@ -39,8 +39,8 @@ type commandRun struct {
 	err      error
 }
 
-// Output waits for the password until ctx ends. A command that takes longer than a connection may goes
-// on, and the next connection has what it printed.
+// Output waits for the password until ctx ends. If the command takes longer than a connection may,
+// it continues, and the next connection uses its output.
 func (c *Command) Output(ctx context.Context) (string, error) {
 	c.mu.Lock()
 	if c.last == nil || c.last.isOver() && time.Since(c.last.began) > reused {
@@ -66,9 +66,9 @@ func (r *commandRun) isOver() bool {
 	}
 }
 
-// The password commands that have been started and not waited for.
+// The running password commands.
 var (
-	starting sync.Mutex // held while one is started, so that no dead one is taken for an orphan
+	starting sync.Mutex // held while a command starts, so that a dead one is not mistaken for an orphan
 	underWay = map[int]bool{}
 )
 
@@ -88,8 +88,8 @@ func ended(c *exec.Cmd) {
 	delete(underWay, c.Process.Pid)
 }
 
-// run runs the command. It ends soon after limit, whatever the command or its children do: without an
-// end the command would never be run again.
+// run runs the command. It returns soon after limit, even if the command or its children hang,
+// because otherwise the command would never be run again.
 func (r *commandRun) run(line string, limit time.Duration) {
 	defer close(r.done)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -108,7 +108,7 @@ func (r *commandRun) run(line string, limit time.Duration) {
 		err = command.Wait()
 		ended(command)
 	}
-	if errors.Is(err, exec.ErrWaitDelay) { // it ended well, and left a process behind
+	if errors.Is(err, exec.ErrWaitDelay) { // it succeeded, and left a process behind
 		killGroup(command)
 		err = nil
 	}

@@ -4,5 +4,5 @@ import "os/exec"
 
 func inGroup(*exec.Cmd) {}
 
-// killGroup kills a command. What it has started is out of reach.
+// killGroup kills a command, but not its children.
 func killGroup(c *exec.Cmd) error { return c.Process.Kill() }

@@ -8,9 +8,10 @@ import (
 	"syscall"
 )
 
-// ReapOrphans waits for the end of processes that password commands leave behind, if this process is the
-// init process of a container: otherwise each would stay as a zombie. It returns at once, and reaps until
-// this process ends. It must not be used beside another that waits for all children.
+// ReapOrphans waits for the end of processes left by password commands if this process is the init
+// process of a container, because otherwise they would stay as zombies. It returns immediately, and
+// continues until this process ends. It must not be used together with code that waits for all
+// children.
 func ReapOrphans() {
 	if os.Getpid() != 1 {
 		return
@@ -24,7 +25,7 @@ func ReapOrphans() {
 	}()
 }
 
-// reapOrphans reaps all dead children but the password commands, whose exec.Cmd waits for them.
+// reapOrphans reaps all dead children except the password commands, for which exec.Cmd waits.
 func reapOrphans() {
 	starting.Lock()
 	defer starting.Unlock()

@@ -2,5 +2,5 @@
 
 package reread
 
-// ReapOrphans does nothing: containers are Linux's.
+// ReapOrphans does nothing, because only Linux has containers.
 func ReapOrphans() {}

@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// Subjects of certificates are compared as sets of parts, such as CN=billing, because each program writes them in
-// its own order and form: openssl, keytool, Go. A certificate can also be named by one of its subject alternative
-// names, in the form in which openssl prints these: DNS:a.example, URI:spiffe://example/a, email:a@example, IP
-// Address:10.0.0.1.
+// Subjects of certificates are compared as sets of parts, such as CN=billing, because programs
+// write them in different orders and forms: openssl, keytool, Go. A certificate can also be
+// identified by one of its subject alternative names, in the notation of openssl: DNS:a.example,
+// URI:spiffe://example/a, email:a@example, IP Address:10.0.0.1.
 
-// types are the numbers of the parts of a subject, by their names in capitals.
+// types maps the names of subject parts, in capitals, to their numbers.
 var types = map[string]string{
 	"CN": "2.5.4.3", "SN": "2.5.4.4", "SERIALNUMBER": "2.5.4.5", "C": "2.5.4.6", "L": "2.5.4.7", "ST": "2.5.4.8", "S": "2.5.4.8",
 	"STREET": "2.5.4.9", "O": "2.5.4.10", "OU": "2.5.4.11", "T": "2.5.4.12", "TITLE": "2.5.4.12", "POSTALCODE": "2.5.4.17",
@@ -24,10 +24,10 @@ var types = map[string]string{
 	"EMAILADDRESS": "1.2.840.113549.1.9.1", "E": "1.2.840.113549.1.9.1",
 }
 
-// alternatives are the kinds of subject alternative names that can be named.
+// alternatives are the supported kinds of subject alternative names.
 var alternatives = []string{"DNS:", "URI:", "email:", "IP:"}
 
-// namesOf returns what a certificate can be known by.
+// namesOf returns the names that can identify a certificate.
 func namesOf(c *x509.Certificate) []string {
 	var parts, all []string
 	for _, p := range c.Subject.Names {
@@ -35,7 +35,7 @@ func namesOf(c *x509.Certificate) []string {
 			parts = append(parts, p.Type.String()+"="+text)
 		}
 	}
-	if len(parts) == len(c.Subject.Names) && len(parts) > 0 { // all of them can be compared
+	if len(parts) == len(c.Subject.Names) && len(parts) > 0 { // all parts can be compared
 		all = append(all, setOf(parts))
 	}
 	for _, name := range c.DNSNames {
@@ -53,7 +53,7 @@ func namesOf(c *x509.Certificate) []string {
 	return all
 }
 
-// Describe says who a certificate is of, in the form of a subject in the file.
+// Describe returns the identity of a certificate, as a subject in the notation of the file.
 func Describe(c *x509.Certificate) string {
 	all := []string{c.Subject.String()}
 	for _, name := range namesOf(c) {
@@ -70,7 +70,7 @@ func setOf(parts []string) string {
 	return strings.Join(slices.Compact(parts), "\x00")
 }
 
-// nameOf returns a subject of the file as namesOf has it.
+// nameOf converts a subject of the file to the form of namesOf.
 func nameOf(text string) (string, error) {
 	text = strings.TrimSpace(strings.Replace(text, "IP Address:", "IP:", 1))
 	for _, kind := range alternatives {
@@ -83,7 +83,7 @@ func nameOf(text string) (string, error) {
 	}
 	text = strings.TrimSpace(strings.TrimPrefix(text, "subject="))
 	separators := ",;+"
-	if strings.HasPrefix(text, "/") { // as old versions of openssl have it
+	if strings.HasPrefix(text, "/") { // notation of old versions of openssl
 		text, separators = text[1:], "/"
 	}
 	var parts []string
@@ -101,8 +101,9 @@ func nameOf(text string) (string, error) {
 	return setOf(parts), nil
 }
 
-// cutPart returns the first part of a subject, and the rest. A separator, quote or backslash in a value stands
-// behind a backslash, or within quotes; \C3\BC are bytes, and \xC3\xBC in the old form, which has no quotes.
+// cutPart returns the first part of a subject, and the rest. A separator, quote or backslash in a
+// value is escaped by a backslash or quoted. \C3\BC are bytes, written \xC3\xBC in the old
+// notation, which has no quotes.
 func cutPart(text, separators string) (part, rest string, err error) {
 	kind, text, ok := strings.Cut(text, "=")
 	kind = strings.TrimSpace(kind)
@@ -115,7 +116,7 @@ func cutPart(text, separators string) (part, rest string, err error) {
 	}
 	text = strings.TrimLeft(text, " ")
 	var value []byte
-	kept := 0 // bytes at whose end no blank is cut
+	kept := 0 // length of the prefix whose trailing blanks are kept
 	isQuoted, isOld := false, separators == "/"
 	i := 0
 	for ; i < len(text); i++ {
@@ -144,7 +145,7 @@ func cutPart(text, separators string) (part, rest string, err error) {
 	return number + "=" + valueOf(value, kept), "", nil
 }
 
-// valueOf returns a value without the blanks behind it. One that is written as #, in DER, is decoded.
+// valueOf returns a value without trailing blanks. It decodes a value in DER, which begins with #.
 func valueOf(value []byte, kept int) string {
 	for len(value) > kept && value[len(value)-1] == ' ' {
 		value = value[:len(value)-1]

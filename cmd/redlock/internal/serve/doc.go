@@ -1,32 +1,35 @@
-// Package serve gives programs in any language the locks of a Locker over HTTP, for "redlock
+// Package serve offers the locks of a Locker over HTTP to programs in any language, for "redlock
 // serve".
 //
 //	client ──request──▶ routes.go ──▶ session ──▶ lease ──▶ redlock.Lock
 //	       ◀─answer, counted from the request's start┘    ◀──lost──┘
 //
-// Files use each other one way only: problem.go and wire.go know none of the others; session.go, office.go
-// and page.go know them; server.go has all of it; handle_*.go and view.go answer for a Server; routes.go says
-// which of them answers what, and which right that needs.
+// Files depend on each other in one direction only. Package api has the bodies of requests and
+// answers, and package survey the contents of the page. session.go, office.go, page.go, watch.go
+// and audit.go use these packages; server.go and request.go have the common types; handle_*.go,
+// view.go, metrics.go and probes.go answer for a Server; routes.go maps requests to these, with the
+// rights that they need; serve.go begins and ends a Server.
 //
-// A lease is a lock that a client has. It belongs to a session, which ends, and gives its leases back,
-// when no request of the client has come for its TTL; so a client that dies keeps nobody out for long.
+// A lease is a lock held by a client. It belongs to a session. If no request of the client arrives
+// for the TTL of the session, the session ends and releases its leases, so a dead client does not
+// block others for long.
 //
-// # What a client is told
+// # Promises
 //
-// Each answer says for how long a lease is good, counted from the moment at which the client sent the
-// request that is answered (validFor). However late the answer is read, by a process that was stopped
-// or through a slow pipe, the client knows an end that is not behind that of the lock. A client that
-// wants a later end asks again. What is told in between, that a lock is lost, only comes sooner.
+// Each answer has the time for which a lease is valid, counted from the moment at which the client
+// sent the request (validFor). Even if the client reads the answer late, because it was stopped or
+// its pipe is slow, the end that it computes is not after the end of the lock. A client that needs
+// a later end asks again. Other news, such as the loss of a lock, only make the end earlier.
 //
 // # Rights
 //
-// All requests come by (*Server).handle, which finds the client, and asks cmd/redlock/internal/rights whether it may do
-// what the route does with the names in the request. Sessions and leases have the label of their client, and
-// the table has none of another's for it.
+// All requests pass through (*Server).handle, which finds the client, and asks
+// cmd/redlock/internal/rights whether it may do what the route does with the names in the request.
+// Sessions and leases have the label of their client, and no other client finds them in the table.
 //
 // # The office
 //
-// With Config.Office the server is a candidate, too, for the program beside it (office.go). What that is
-// told of its term is as good as what is told of a lease. Those who only look for the leader, at the port
-// of Probes, are told a status, which is good for no time.
+// With Config.Office the server is also a candidate, for a program on the same machine (office.go).
+// Its answers about a term are promises, like those about a lease. At the port of Probes programs
+// that only look for the leader get a status, which promises nothing.
 package serve

@@ -5,11 +5,11 @@ import (
 	"net"
 )
 
-// peerKey is where the context of a connection has the process that has connected.
+// peerKey is the context key of the process that opened a connection.
 type peerKey struct{}
 
-// ConnContext notes which process of this machine is behind a connection over a Unix socket. It is for the field
-// of that name of http.Server.
+// ConnContext notes which process of this machine is behind a connection over a Unix socket. It is
+// for the field ConnContext of http.Server.
 func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	if secure, ok := c.(interface{ NetConn() net.Conn }); ok { // of TLS
 		c = secure.NetConn()

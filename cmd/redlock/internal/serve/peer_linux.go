@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// peerOf says which process has connected to a socket.
+// peerOf names the process that has connected to a socket.
 func peerOf(raw syscall.RawConn) (peer string) {
 	peer = "a local process"
 	raw.Control(func(fd uintptr) {

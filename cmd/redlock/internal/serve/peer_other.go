@@ -4,5 +4,5 @@ package serve
 
 import "syscall"
 
-// peerOf says that a process has connected to a socket: which one is told on Linux only.
+// peerOf describes the process that has connected to a socket. Only Linux names it.
 func peerOf(syscall.RawConn) string { return "a local process" }
