@@ -17,17 +17,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/election"
+	"github.com/redquorum/redquorum/fence"
 	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/once"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 	"github.com/redquorum/redquorum/redlock/httplock"
 	"github.com/redquorum/redquorum/redlocktest"
 )
 
-// What README.md and docs/LIBRARY.md show is in this file, token for token, as internal/evidence/documents
-// checks.
+// This file contains the code of README.md and docs/LIBRARY.md, token for token, as
+// internal/evidence/documents checks.
 
-// five is servers in this process.
+// five holds five servers in this process.
 type five struct{ fleet.Fleet }
 
 func started() five {
@@ -38,7 +40,8 @@ func started() five {
 	return five{servers}
 }
 
-// locker opens a Locker that trusts the servers at once, and takes a busy machine for no outage.
+// locker opens a Locker that trusts the servers at once and does not mistake a busy machine for an
+// outage.
 func (f five) locker(opts ...redlock.LockerOption) *redlock.Locker {
 	nodes, err := pool.Open(f.URLs()...)
 	if err != nil {
@@ -102,6 +105,85 @@ func payInvoice(servers []string, pay func(context.Context) error) {
 		log.Fatal(err)
 	}
 	fmt.Println("paid")
+}
+
+// Do and Acquire, and the contexts that end the wait and the work.
+func Example_contexts() {
+	servers := started()
+	defer servers.Close()
+	locker := servers.locker()
+	defer locker.Close()
+	pay := func(ctx context.Context) error {
+		fmt.Println("paying under", redlock.FromContext(ctx).Name())
+		return ctx.Err()
+	}
+	fmt.Println(payByDo(context.Background(), locker, pay), payByAcquire(context.Background(), locker, pay))
+	// Output:
+	// paying under invoice:42
+	// paying under invoice:42
+	// <nil> <nil>
+}
+
+func payByDo(ctx context.Context, locker *redlock.Locker, pay func(context.Context) error) error {
+	err := locker.Do(ctx, "invoice:42", func(ctx context.Context) error {
+		return pay(ctx) // ctx ends if the lock is lost
+	}, redlock.Wait(5*time.Second)) // bounds the wait, not the work
+	return err
+}
+
+func payByAcquire(ctx context.Context, locker *redlock.Locker, pay func(context.Context) error) error {
+	lock, err := locker.Acquire(ctx, "invoice:42")
+	if err != nil {
+		return err
+	}
+	defer lock.Release(ctx)        // sends the release even if ctx has ended
+	work, cancel := lock.Bind(ctx) // ends with ctx, and with the lock
+	defer cancel()
+	return pay(work)
+}
+
+func Example_fence() {
+	servers := started()
+	defer servers.Close()
+	locker := servers.locker()
+	defer locker.Close()
+	var gate fence.Gate
+	fmt.Println(writeFenced(context.Background(), locker, &gate, func() error {
+		fmt.Println("written")
+		return nil
+	}))
+	fmt.Println(errors.Is(gate.Do("account:42", 1, nil), fence.ErrStale))
+	// Output:
+	// written
+	// <nil>
+	// true
+}
+
+func writeFenced(ctx context.Context, locker *redlock.Locker, gate *fence.Gate, write func() error) error {
+	lock, err := locker.Acquire(ctx, "account:42", redlock.Fenced())
+	if err != nil {
+		return err
+	}
+	defer lock.Release(ctx)
+	if err := gate.Announce("account:42", lock.Fence()); err != nil { // at the resource, before the work
+		return err
+	}
+	return gate.Do("account:42", lock.Fence(), write) // refuses a token below the highest that it has seen
+}
+
+func Example_once() {
+	servers := started()
+	defer servers.Close()
+	locker := servers.locker()
+	defer locker.Close()
+	ctx := context.Background()
+	write := func(ctx context.Context, tick time.Time) error { return ctx.Err() }
+	report := once.Job{Locker: locker, Name: "report", Every: 5 * time.Minute}
+	outcome, err := report.Run(ctx, func(ctx context.Context, tick time.Time) error {
+		return write(ctx, tick)
+	})
+	fmt.Println(outcome == once.Ran, err)
+	// Output: true <nil>
 }
 
 func Example_errors() {
@@ -191,7 +273,7 @@ func Example_leader() {
 	// <nil>
 }
 
-func TestTheLockGuardsThePayment(t *testing.T) {
+func TestLockGuardsThePayment(t *testing.T) {
 	servers := redlocktest.Start(t)
 	locker := servers.Locker()
 
@@ -213,9 +295,9 @@ func TestTheLockGuardsThePayment(t *testing.T) {
 	require.ErrorIs(t, err, redlock.ErrNoQuorum)
 }
 
-// TestAProgramWaitsThroughAnOutage of a minute before it has the lock, and of a minute while it holds
-// it.
-func TestAProgramWaitsThroughAnOutage(t *testing.T) {
+// TestProgramWaitsThroughAnOutage: the program survives an outage of a minute before it has the
+// lock, and of a minute while it holds the lock.
+func TestProgramWaitsThroughAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		servers := redlocktest.Start(t)
 		locker := servers.Locker()
@@ -244,14 +326,13 @@ func waitForServers(ctx context.Context, locker *redlock.Locker, pay func(contex
 		redlock.TTL(2*time.Minute))      // a held lock survives a minute without a majority
 }
 
-// observed is an Observer that does nothing.
+// observed is an Observer that ignores all events.
 type observed struct{}
 
 func (observed) Observe(redlock.Event) {}
 
-// TestTheCallsOfTheLibrary makes each call, with each option, that the tables of docs/LIBRARY.md
-// have.
-func TestTheCallsOfTheLibrary(t *testing.T) {
+// TestCallsOfTheLibraryCompile makes each call in the tables of docs/LIBRARY.md, with each option.
+func TestCallsOfTheLibraryCompile(t *testing.T) {
 	t.Parallel()
 	servers := started()
 	defer servers.Close()
@@ -334,11 +415,13 @@ func Example_groups() {
 			return err
 		}
 		defer locker.Close()
-		fmt.Println("invoice:42 is in", locker.GroupOf("invoice:42"))
-		return nil
+		return locker.Do(context.Background(), "invoice:42", func(context.Context) error {
+			fmt.Println("invoice:42 is locked")
+			return nil
+		})
 	}
 	if err := open(servers.URLs()); err != nil {
 		log.Fatal(err)
 	}
-	// Output: invoice:42 is in east
+	// Output: invoice:42 is locked
 }

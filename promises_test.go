@@ -13,29 +13,27 @@ import (
 
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/sim"
-	"github.com/redquorum/redquorum/internal/simtest"
-	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// The promises to the nanosecond, where the virtual clock allows it. Each
-// message takes leg, so that a round trip takes two.
+// These tests check the promises to the nanosecond, where the virtual clock allows it. Each message
+// takes one leg, so a round trip takes two legs.
 const leg = 10 * time.Millisecond
 
 // bubble runs test in virtual time, on five servers.
 func bubble(t *testing.T, test func(t *testing.T, w *sim.World)) {
 	t.Helper()
-	simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
+	sim.Simulate(t, 5, func(t *testing.T, w *sim.World) {
 		w.SetNet(sim.Fixed(leg))
 		test(t, w)
 	})
 }
 
-// open returns the Locker of a new process, whose clock gains rate seconds in a second.
+// open returns the Locker of a new process whose clock gains rate seconds per second.
 func open(t *testing.T, w *sim.World, rate float64, opts ...redlock.LockerOption) (*redlock.Locker, *sim.Client) {
 	t.Helper()
 	c := w.NewClient(rate)
-	return simtest.Locker(t, c, opts...), c
+	return sim.Locker(t, c, opts...), c
 }
 
 // failures are ways in which a server does not answer.
@@ -48,8 +46,7 @@ var failures = []struct {
 	{"hangs", (*sim.Server).Hang},
 }
 
-// left returns how many servers hold the key of x with a value other than
-// "another".
+// left returns the number of servers that hold the key of x with a value other than "another".
 func left(w *sim.World) (n int) {
 	for _, s := range w.Servers() {
 		if v, ok := s.Keys()["x"]; ok && v != "another" {
@@ -59,9 +56,9 @@ func left(w *sim.World) (n int) {
 	return n
 }
 
-// TestQuorumScenario: a client takes a lock with a TTL of 10 s and works for
-// 5 s. A second one, started at 3 s, is refused at once if it does not retry;
-// with three retries a second apart it gets the lock about 3 s later.
+// TestQuorumScenario: a client takes a lock with a TTL of 10 s and works for 5 s. A second client,
+// started at 3 s, is refused at once if it does not retry. With three retries a second apart, it
+// gets the lock about 3 s later.
 func TestQuorumScenario(t *testing.T) {
 	t.Parallel()
 	const lag = 3 * time.Second
@@ -78,7 +75,7 @@ func TestQuorumScenario(t *testing.T) {
 			}
 		}()
 		c2.Sleep(lag)
-		waited = simtest.Took(func() {
+		waited = sim.Took(func() {
 			var lock *redlock.Lock
 			if lock, err = other.Acquire(t.Context(), "invoice:42", opts...); err == nil {
 				err = lock.Release(t.Context())
@@ -98,27 +95,26 @@ func TestQuorumScenario(t *testing.T) {
 		bubble(t, func(t *testing.T, w *sim.World) {
 			waited, err := second(t, w, redlock.Retries(3), redlock.RetryInterval(time.Second))
 			require.NoError(t, err)
-			// The first client has the lock after a round trip and works for 5
-			// s, so that its key goes at 5.03 s. The second client's tries
-			// begin at 3, 4, 5 and 6 s. That at 5 s comes just too early; the
-			// last wins after a round trip, and another one passes for the
-			// release here.
+			// The first client has the lock after a round trip and works for 5 s, so its key is
+			// deleted at 5.03 s. The second client's tries begin at 3, 4, 5 and 6 s. The try at 5 s
+			// is just too early. The last try wins after a round trip, and the release here takes
+			// another one.
 			const won, release = 2 * leg, 2 * leg
 			assert.Equal(t, 3*time.Second+won+release, waited)
 		})
 	})
 }
 
-// TestQuorumP2TokensDoNotClimbWithTheClocksOfOthers: two nodes' clocks are set ahead
-// again and again, and new processes, which have no clocks to compare, take a
-// lock with these two and a third node. If the third had accepted numbers as far ahead as theirs,
-// it would accept lower ones once it has forgotten them.
-func TestQuorumP2TokensDoNotClimbWithTheClocksOfOthers(t *testing.T) {
+// TestQuorumP2TokensDoNotFollowOtherClocks: two nodes' clocks are set ahead repeatedly, and new
+// processes, which have no clocks to compare, take a lock with these two nodes and a third. If the
+// third node accepted tokens as far ahead as the other two, it would accept lower tokens after it
+// had forgotten those.
+func TestQuorumP2TokensDoNotFollowOtherClocks(t *testing.T) {
 	bubble(t, func(t *testing.T, w *sim.World) {
 		w.SetNet(sim.Fixed(time.Millisecond))
 		const (
 			ttl   = time.Second
-			slack = 2 * time.Second // how far tokens may be from a clock
+			slack = 2 * time.Second // largest distance of a token from a clock
 		)
 		newcomer := func() *redlock.Locker {
 			l, _ := open(t, w, 1, redlock.TTL(ttl), redlock.Fenced(), redlock.MemoryGuard(true))
@@ -143,7 +139,7 @@ func TestQuorumP2TokensDoNotClimbWithTheClocksOfOthers(t *testing.T) {
 			for _, n := range nodes[3:] {
 				n.Step(slack * 192 / 100)
 			}
-			turn(3) // in vain, once the clocks are too far apart
+			turn(3) // the acquisition fails if the clocks differ too much
 		}
 		nodes[0].Flush()
 		nodes[1].Restart()
@@ -155,7 +151,8 @@ func TestQuorumP2TokensDoNotClimbWithTheClocksOfOthers(t *testing.T) {
 }
 
 // TestQuorumP3NoLockIsReturnedAfterItsDeadline: a process stops while it waits for the second of two names, until the
-// first is over. When it goes on, the grant of the second comes before the timer of the first.
+// first has expired. When the process continues, the grant of the second arrives before the timer of
+// the first.
 func TestQuorumP3NoLockIsReturnedAfterItsDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -163,8 +160,8 @@ func TestQuorumP3NoLockIsReturnedAfterItsDeadline(t *testing.T) {
 		w.SetNet(sim.Fixed(leg))
 		begin := func() (*redlock.Locker, *sim.Client) {
 			c := w.NewClient(1)
-			l, err := redlock.New(c.Nodes(), timetest.Clock(c.Clock()), timetest.Wall(w.Now), redlock.MemoryGuard(false), redlock.TTL(10*time.Second),
-				timetest.Jitter(func(time.Duration) time.Duration { return 0 }), redlock.Patience(time.Hour)) // its own stop is no outage
+			l, err := redlock.New(c.Nodes(), sim.Clock(c.Clock()), sim.Wall(w.Now), redlock.MemoryGuard(false), redlock.TTL(10*time.Second),
+				sim.Jitter(func(time.Duration) time.Duration { return 0 }), redlock.Patience(time.Hour)) // the process does not count its own stop as an outage
 			require.NoError(t, err)
 			return l, c
 		}
@@ -182,9 +179,9 @@ func TestQuorumP3NoLockIsReturnedAfterItsDeadline(t *testing.T) {
 				}
 				got <- lock.Remaining()
 			}()
-			w.Sleep(9 * time.Second) // the first was renewed some seconds ago
+			w.Sleep(9 * time.Second) // the first lock has been renewed in the meantime
 			require.NoError(t, second.Release(t.Context()))
-			w.Sleep(leg * 3 / 2) // the vote for the second is won, and its answers are under way
+			w.Sleep(leg * 3 / 2) // the second lock's vote is won, and its answers are in transit
 			process.Pause()
 			w.Sleep(9 * time.Second)
 			process.Resume()
@@ -195,9 +192,44 @@ func TestQuorumP3NoLockIsReturnedAfterItsDeadline(t *testing.T) {
 	})
 }
 
-// TestQuorumP4LossIsToldAtTheDeadline: a lock's context ends at its deadline although no server
-// answers any more, and although an extension waits for an answer.
-func TestQuorumP4LossIsToldAtTheDeadline(t *testing.T) {
+// TestQuorumP3NoPermitIsReturnedAfterItsDeadline: a process stops when it has a slot but does not
+// know yet whether locks of another kind exist.
+func TestQuorumP3NoPermitIsReturnedAfterItsDeadline(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := sim.New(1, 5)
+		w.SetNet(sim.Net{Patience: time.Hour, Travel: func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
+			if l.Op == protocol.OpKind && l.Reply {
+				return 3 * leg, false
+			}
+			return leg, false
+		}})
+		c := w.NewClient(1)
+		l, err := redlock.New(c.Nodes(), sim.Clock(c.Clock()), sim.Wall(w.Now), redlock.MemoryGuard(false), redlock.TTL(10*time.Second))
+		require.NoError(t, err)
+		require.NoError(t, w.Play(time.Hour, func() {
+			got := make(chan time.Duration)
+			go func() {
+				lock, err := l.Acquire(t.Context(), "a", redlock.Permits(2))
+				if !assert.NoError(t, err) {
+					close(got)
+					return
+				}
+				got <- lock.Remaining()
+			}()
+			w.Sleep(3 * leg)
+			c.Pause()
+			w.Sleep(10 * time.Second)
+			c.Resume()
+			assert.Positive(t, <-got)
+			l.Close()
+		}))
+	})
+}
+
+// TestQuorumP4LossIsReportedAtTheDeadline: a lock's context ends at its deadline even if servers
+// no longer answer, and even if an extension waits for an answer.
+func TestQuorumP4LossIsReportedAtTheDeadline(t *testing.T) {
 	t.Parallel()
 	for _, rate := range []float64{0.995, 1, 1.005} {
 		for _, failure := range failures {
@@ -238,11 +270,11 @@ func TestQuorumP5MinorityCostsNoTime(t *testing.T) {
 					for range 3 {
 						var lock *redlock.Lock
 						var err error
-						assert.Equal(t, 2*leg, simtest.Took(func() { lock, err = l.Acquire(t.Context(), "x") }), "acquire")
+						assert.Equal(t, 2*leg, sim.Took(func() { lock, err = l.Acquire(t.Context(), "x") }), "acquire")
 						require.NoError(t, err)
-						assert.Equal(t, 2*leg, simtest.Took(func() { err = lock.Extend(t.Context()) }), "extend")
+						assert.Equal(t, 2*leg, sim.Took(func() { err = lock.Extend(t.Context()) }), "extend")
 						require.NoError(t, err)
-						assert.Equal(t, 2*leg, simtest.Took(func() { err = lock.Release(t.Context()) }), "release")
+						assert.Equal(t, 2*leg, sim.Took(func() { err = lock.Release(t.Context()) }), "release")
 						require.NoError(t, err)
 					}
 				})
@@ -251,9 +283,9 @@ func TestQuorumP5MinorityCostsNoTime(t *testing.T) {
 	}
 }
 
-// TestQuorumP5RefusalCostsNoTime: to learn that a lock is held takes two round
-// trips (the vote, and the release that tells the holder's TTL), not the
-// timeout of the servers that do not answer.
+// TestQuorumP5RefusalCostsNoTime: a caller learns in two round trips that a lock is held (the vote,
+// and the release, which reports the holder's TTL). It does not wait for the timeout of silent
+// servers.
 func TestQuorumP5RefusalCostsNoTime(t *testing.T) {
 	t.Parallel()
 	for _, failure := range failures {
@@ -265,18 +297,18 @@ func TestQuorumP5RefusalCostsNoTime(t *testing.T) {
 				require.NoError(t, err)
 				failure.of(w.Servers()[0])
 				failure.of(w.Servers()[3])
-				assert.Equal(t, 4*leg, simtest.Took(func() { _, err = other.TryAcquire(t.Context(), "x") }))
+				assert.Equal(t, 4*leg, sim.Took(func() { _, err = other.TryAcquire(t.Context(), "x") }))
 				assert.ErrorIs(t, err, redlock.ErrHeld)
 			})
 		})
 	}
 }
 
-// TestQuorumP5WaiterGetsTheLock of a holder that died, a TTL after its last sign of life, with a minority of servers
-// dead.
+// TestQuorumP5WaiterGetsTheLock: a holder has died, and a minority of servers is dead. The waiter
+// gets the lock a TTL after the holder's last request.
 func TestQuorumP5WaiterGetsTheLock(t *testing.T) {
 	t.Parallel()
-	const longestPause = 200 * time.Millisecond // between two tries
+	const longestPause = 200 * time.Millisecond // longest pause between two tries
 	for _, failure := range failures {
 		t.Run("while a server "+failure.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *sim.World) {
@@ -290,9 +322,8 @@ func TestQuorumP5WaiterGetsTheLock(t *testing.T) {
 				c.Pause()
 				lock2, err := waiter.Acquire(t.Context(), "x")
 				require.NoError(t, err)
-				// The key expires a TTL after the SET's arrival. The waiter
-				// comes at that time, unless a try of its own is under way just
-				// then.
+				// The key expires a TTL after the SET's arrival. The waiter tries at that time,
+				// unless it has a try in progress.
 				expiry := 10*time.Second + leg
 				assert.GreaterOrEqual(t, time.Since(start), expiry)
 				assert.LessOrEqual(t, time.Since(start), expiry+longestPause+6*leg)
@@ -302,25 +333,24 @@ func TestQuorumP5WaiterGetsTheLock(t *testing.T) {
 	}
 }
 
-// TestQuorumP6FailureLeavesNothing: in whichever way an acquisition fails, the keys that
-// it took are released as soon as the servers can be reached, and would not
-// outlive a TTL if they could not.
+// TestQuorumP6FailureLeavesNothing: however an acquisition fails, its keys are released as soon as
+// the servers are reachable again. If they stay unreachable, the keys expire within a TTL.
 func TestQuorumP6FailureLeavesNothing(t *testing.T) {
 	t.Parallel()
 	const ttl = 10 * time.Second
-	const timeout = 500 * time.Millisecond // the default, for that TTL
-	// rtt: the release has reached all servers that work a round trip after the
-	// attempt's end.
+	const timeout = 500 * time.Millisecond // default for that TTL
+	// rtt: the release reaches all working servers within a round trip after the end of the
+	// attempt.
 	const rtt = 2 * leg
 	rows := []struct {
 		name string
-		// prepare makes the attempt fail; heal, if not nil, lets the servers be
-		// reached again, a second after the attempt.
+		// prepare makes the attempt fail. heal, if not nil, makes the servers reachable again a
+		// second after the attempt.
 		prepare func(w *sim.World, c *sim.Client, cancel func())
 		heal    func(w *sim.World, c *sim.Client)
 		err     error
-		votes   int           // the most keys that there were during the attempt
-		after   time.Duration // from the attempt's end, or healing, to the last key's
+		votes   int           // largest number of keys during the attempt
+		after   time.Duration // from the end of the attempt, or heal, to the end of the last key
 	}{
 		{
 			name: "held by another on three servers",
@@ -329,7 +359,7 @@ func TestQuorumP6FailureLeavesNothing(t *testing.T) {
 					s.Set("x", "another", time.Hour)
 				}
 			},
-			err: redlock.ErrHeld, votes: 2, after: 0, // refused servers were waited for
+			err: redlock.ErrHeld, votes: 2, after: 0, // the attempt waited for the refusing servers
 		},
 		{
 			name: "three servers are dead",
@@ -360,7 +390,7 @@ func TestQuorumP6FailureLeavesNothing(t *testing.T) {
 			},
 			heal:  func(w *sim.World, _ *sim.Client) { w.SetNet(sim.Fixed(leg)) },
 			err:   redlock.ErrNoQuorum,
-			votes: 5, after: 2*timeout + leg, // noticed, and repeated
+			votes: 5, after: 2*timeout + leg, // the release fails and is repeated
 		},
 		{
 			name: "three servers crash with the SETs done and the replies under way",
@@ -421,7 +451,7 @@ func TestQuorumP6FailureLeavesNothing(t *testing.T) {
 				}
 				time.Sleep(row.after + time.Millisecond)
 				assert.Zero(t, left(w), "keys are left")
-				// Nothing comes back: no late SET, no renewal.
+				// No key returns through a late SET or a renewal.
 				for range 100 {
 					time.Sleep(ttl / 50)
 					assert.Zero(t, left(w), "a key has come back")
@@ -431,9 +461,9 @@ func TestQuorumP6FailureLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestQuorumP6LostLockIsGivenBack: a lock that was lost, here because three of
+// TestQuorumP6LostLockIsReleased: a lock that was lost, here because three of
 // five servers forgot it, does not stay on the other two.
-func TestQuorumP6LostLockIsGivenBack(t *testing.T) {
+func TestQuorumP6LostLockIsReleased(t *testing.T) {
 	bubble(t, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w, 1, redlock.TTL(10*time.Second))
 		lock, err := l.Acquire(t.Context(), "x")
@@ -441,7 +471,7 @@ func TestQuorumP6LostLockIsGivenBack(t *testing.T) {
 		for _, s := range w.Servers()[:3] {
 			s.Del("x")
 		}
-		assert.Less(t, simtest.Took(func() { <-lock.Context().Done() }), 5*time.Second, "a majority says so, long before the deadline")
+		assert.Less(t, sim.Took(func() { <-lock.Context().Done() }), 5*time.Second, "a majority says so, long before the deadline")
 		assert.ErrorIs(t, context.Cause(lock.Context()), redlock.ErrLost)
 		time.Sleep(leg + time.Millisecond)
 		assert.Zero(t, left(w))
@@ -462,9 +492,9 @@ func (c endsWith) Err() error {
 	return nil
 }
 
-// TestQuorumP6ANextHolderThatGivesUpLeavesNothing: a waiter is handed the lock, and its
-// context has ended by then.
-func TestQuorumP6ANextHolderThatGivesUpLeavesNothing(t *testing.T) {
+// TestQuorumP6CancelledHandoverLeavesNothing: a waiter gets the lock by handover after its context
+// has ended.
+func TestQuorumP6CancelledHandoverLeavesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w, 1)
 		lock, err := l.TryAcquire(t.Context(), "x")
@@ -482,10 +512,10 @@ func TestQuorumP6ANextHolderThatGivesUpLeavesNothing(t *testing.T) {
 	})
 }
 
-// TestQuorumP5NoTryFailsForWantOfARecord: a majority is up and out of quarantine, and a TTL is not on
-// record because no lock has had it yet, or none for eleven minutes. One try is enough all the same,
-// in each form of a lock.
-func TestQuorumP5NoTryFailsForWantOfARecord(t *testing.T) {
+// TestQuorumP5MissingRecordFailsNoTry: a majority of servers is up and not in quarantine, but the
+// TTL is not on record, because no lock has used it yet, or none for eleven minutes. One try is
+// still enough for each kind of lock.
+func TestQuorumP5MissingRecordFailsNoTry(t *testing.T) {
 	t.Parallel()
 	forms := []struct {
 		name string
@@ -520,11 +550,11 @@ func TestQuorumP5NoTryFailsForWantOfARecord(t *testing.T) {
 	for _, form := range forms {
 		for _, n := range []int{3, 5} {
 			t.Run(fmt.Sprintf("%s, a minority of %d is down", form.name, n), func(t *testing.T) {
-				simtest.Simulate(t, n, func(t *testing.T, w *sim.World) {
+				sim.Simulate(t, n, func(t *testing.T, w *sim.World) {
 					w.SetNet(sim.Net{Patience: time.Second, Travel: func(_ sim.Leg, r *rand.Rand) (time.Duration, bool) {
 						return time.Millisecond + time.Duration(r.Int64N(int64(9*time.Millisecond))), false
 					}})
-					time.Sleep(time.Hour) // the World's clocks begin with it
+					time.Sleep(time.Hour) // the World's clocks start at an hour
 					for _, s := range w.Servers() {
 						s.Settle(n, time.Second)
 					}

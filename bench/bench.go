@@ -13,7 +13,7 @@ import (
 	"github.com/redquorum/redquorum/internal/fleet"
 )
 
-// measure starts the nodes and runs all trials. Each round begins with another subject.
+// measure starts the nodes and runs all trials. Each round begins with a different subject.
 func (o *options) measure(ctx context.Context) (run record.Run, err error) {
 	run = record.Run{
 		Scenario: o.scenario, About: o.about, Date: time.Now().Round(time.Second),
@@ -30,11 +30,7 @@ func (o *options) measure(ctx context.Context) (run record.Run, err error) {
 			}
 		}
 	}
-	opts := fleet.Options{Nodes: o.load.Nodes, Volatile: !o.durable}
-	if o.kind == fleet.Addrs {
-		opts = fleet.Options{URLs: o.urls()}
-	}
-	nodes, err := fleet.Start(ctx, o.kind, opts)
+	nodes, err := fleet.Start(ctx, o.kind, fleet.Options{Nodes: o.load.Nodes, Volatile: !o.durable})
 	if err != nil {
 		return run, err
 	}
@@ -48,22 +44,21 @@ func (o *options) measure(ctx context.Context) (run record.Run, err error) {
 	for round := range o.rounds {
 		for i := range o.specs {
 			s := o.specs[(i+round)%len(o.specs)]
-			t, err := o.trial(ctx, s.Name, nodes, watch)
+			t, err := o.trial(ctx, load.Job{Subject: s.Name, Round: round, URLs: nodes.URLs(), Load: o.load, Sampling: o.fault != ""}, nodes, watch)
 			if ctx.Err() != nil {
 				return run, context.Cause(ctx)
 			}
 			if err != nil {
 				return run, fmt.Errorf("%s: %w", s.Name, err)
 			}
-			t.Round = round
 			run.Trials = append(run.Trials, t)
 		}
 	}
 	return run, nil
 }
 
-// trial measures one subject once: client processes make the load, and the fault breaks nodes.
-func (o *options) trial(ctx context.Context, subject string, nodes fleet.Fleet, watch servers) (record.Trial, error) {
+// trial measures one subject once: client processes generate the load, and the fault breaks nodes.
+func (o *options) trial(ctx context.Context, job load.Job, nodes fleet.Fleet, watch servers) (record.Trial, error) {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	var (
@@ -72,7 +67,7 @@ func (o *options) trial(ctx context.Context, subject string, nodes fleet.Fleet, 
 		felt   *record.Fault
 	)
 	empty := watch.info(ctx)
-	t, samples, err := load.Run(ctx, load.Job{Subject: subject, URLs: nodes.URLs(), Load: o.load, Sampling: o.fault != ""}, func(start time.Time) {
+	t, samples, err := load.Run(ctx, job, func(start time.Time) {
 		during.Go(func() { before = watch.info(ctx) })
 		during.Go(func() {
 			var err error
@@ -89,10 +84,9 @@ func (o *options) trial(ctx context.Context, subject string, nodes fleet.Fleet, 
 	if t.Fault = felt; felt != nil {
 		felt.Feel(samples, o.load.Duration)
 	}
-	whole := context.WithoutCancel(ctx)
-	t.Nodes = costs(before, watch.info(whole))
+	t.Commands = commands(before, watch.info(context.WithoutCancel(ctx)))
 	if t.Held != nil {
 		t.Held.OnNode = memory(empty, before)
 	}
-	return t, watch.clean(whole)
+	return t, nil
 }

@@ -4,15 +4,14 @@
 //	go -C bench run .                                     on nodes in this process, to try it
 //	go -C bench run . --nodes process                     on five redis-server processes
 //	go -C bench run . --nodes process --scenario pause --svg pictures
-//	go -C bench run . --nodes redis://a:6379,redis://b:6379,redis://c:6379
 //	go -C bench run . --document ../docs/BENCHMARKS.md    all figures of the page
-//	go -C bench run . --list                              scenarios and libraries
+//	go -C bench run . --help                              flags, scenarios and libraries
 //
-// A scenario is a file of flags. Flags on the command line override it. Machines differ and are
-// shared, so only ratios within one run mean something.
+// A scenario is a file of flags. Flags on the command line override it. Machines differ, and other
+// programs use them, so only ratios within one run are meaningful.
 //
-// Data flow: options.go reads the flags, bench.go runs the trials and fills a record.Run, package
-// report shows it. document.go does so for each command of a page.
+// options.go reads the flags. bench.go runs the trials and fills a record.Run. Package report shows
+// the Run. document.go does all this for each command of a page.
 package main
 
 import (
@@ -35,7 +34,7 @@ import (
 
 // Exit codes.
 const (
-	exitFailed  = 1  // the benchmark did not run to its end
+	exitFailed  = 1  // the benchmark did not complete
 	exitHolders = 2  // a lock of redquorum had two holders
 	exitUsage   = 64 // EX_USAGE of sysexits.h
 )
@@ -50,7 +49,7 @@ func main() {
 	os.Exit(code)
 }
 
-// run is main without the process.
+// run is main without the exit of the process.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	o, err := parse(args)
 	switch {
@@ -60,9 +59,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case err != nil:
 		fmt.Fprintf(stderr, "bench: %v\n", err)
 		return exitUsage
-	case o.list:
-		list(stdout)
-		return 0
 	}
 	var found []string
 	if o.document != "" {
@@ -86,8 +82,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// show prints the summary and writes the files that the flags name. After a file that cannot be
-// written it writes the others: the run took its time.
+// show prints the summary and writes the files that the flags name. If one file cannot be written,
+// show still writes the others, because the run took a long time.
 func (o *options) show(stdout io.Writer, run record.Run) error {
 	errs := []error{report.Text(stdout, run)}
 	if o.json != "" {
@@ -106,7 +102,7 @@ func (o *options) show(stdout io.Writer, run record.Run) error {
 // doubleHolders reports locks of redquorum that had two holders at once, which no load may cause.
 func doubleHolders(run record.Run) (found []string) {
 	for _, t := range run.Trials {
-		if t.Violations > 0 && strings.HasPrefix(t.Subject, "redquorum") && t.Subject != "redquorum-noguard" {
+		if t.Violations > 0 && strings.HasPrefix(t.Subject, "redquorum") {
 			found = append(found, fmt.Sprintf("%s: %d pairs of holders of one lock at one time, of %d checked: %s", t.Subject, t.Violations, t.Checked, t.Violation))
 		}
 	}

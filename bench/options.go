@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"math"
-	"os"
 	"path"
 	"strings"
 	"text/tabwriter"
@@ -22,8 +21,7 @@ import (
 // options are the values of the flags.
 type options struct {
 	scenario string
-	list     bool
-	nodes    string // embedded, process, or URLs
+	nodes    string // embedded or process
 	durable  bool
 	load     record.Load
 	fault    string
@@ -36,30 +34,41 @@ type options struct {
 	// Set by settle.
 	about   string
 	kind    fleet.Kind
-	memory  fleet.Memory // of nodes after a restart
+	memory  fleet.Memory // memory of nodes after a restart
 	specs   []subject.Spec
 	planned fault
 }
 
+// usage prints the flags, the scenarios and the subjects.
 func usage(out io.Writer) {
 	f := new(options).flags()
-	f.SetOutput(out)
-	fmt.Fprint(out, "Usage: go -C bench run . [flags]\n\nMeasures quorum locks, and their behaviour while nodes fail. --list shows scenarios and subjects.\n\n")
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprint(w, "Usage: go -C bench run . [flags]\n\nMeasures quorum locks, and their behaviour while nodes fail.\n\n")
+	f.SetOutput(w)
 	f.PrintDefaults()
+	fmt.Fprintln(w, "\nScenarios (--scenario):")
+	for _, name := range scenarioNames() {
+		text, _ := readScenario(name) // it is embedded
+		fmt.Fprintf(w, "  %s\t%s\n", name, about(text))
+	}
+	fmt.Fprintln(w, "\nSubjects (--subjects):")
+	for _, s := range subject.All() {
+		fmt.Fprintf(w, "  %s\t%s\n", s.Name, s.Title)
+	}
+	w.Flush()
 }
 
 func (o *options) flags() *flag.FlagSet {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // a page of usage would hide the error
-	f.StringVar(&o.scenario, "scenario", "quick", "name of a scenario, or a file of flags; other flags override it")
-	f.BoolVar(&o.list, "list", false, "list the scenarios and the subjects")
-	f.StringVar(&o.nodes, "nodes", "embedded", "embedded (without meaning for speed), process, or redis:// URLs separated by commas")
+	f.SetOutput(io.Discard) // the long usage text would hide the error
+	f.StringVar(&o.scenario, "scenario", "smoke", "name of a scenario, whose flags other flags override")
+	f.StringVar(&o.nodes, "nodes", "embedded", "embedded (without meaning for speed) or process")
 	f.IntVar(&o.load.Nodes, "n", 5, "number of nodes to start")
 	f.BoolVar(&o.durable, "durable", false, "have process nodes write to disk before each answer")
 	f.StringVar(&o.subjects, "subjects", "redquorum,redsync", "libraries to measure, separated by commas; the others are compared with the first")
 	f.IntVar(&o.rounds, "rounds", 3, "number of measurements of each subject, in turns")
 	f.DurationVar(&o.load.Duration, "duration", 2*time.Second, "length of one measurement")
-	f.DurationVar(&o.load.Warmup, "warmup", 200*time.Millisecond, "length of the load before it, which is not measured")
+	f.DurationVar(&o.load.Warmup, "warmup", 200*time.Millisecond, "length of the unmeasured load before it")
 	f.IntVar(&o.load.Callers, "callers", 64, "number of concurrent callers; with --rate the most cycles under way")
 	f.IntVar(&o.load.Processes, "processes", 1, "number of client processes that share the callers")
 	f.Float64Var(&o.load.Rate, "rate", 0, "cycles a second to begin by a schedule; 0: each caller begins a cycle at the end of another")
@@ -67,7 +76,7 @@ func (o *options) flags() *flag.FlagSet {
 	f.DurationVar(&o.load.Hold, "hold", 0, "time for which each lock is held")
 	f.IntVar(&o.load.Held, "held", 0, "number of locks to hold under renewal for the whole --duration, instead of cycles")
 	f.DurationVar(&o.load.TTL, "ttl", 2*time.Second, "TTL of each lock; redquorum waits as long for new servers")
-	f.DurationVar(&o.load.Patience, "patience", 0, "limit of a caller's waiting; 0: the library's own")
+	f.DurationVar(&o.load.Patience, "patience", 0, "limit of a caller's wait; 0: the default of the library")
 	f.StringVar(&o.fault, "fault", "", `break nodes: "kill 2 at 5s for 5s" or "pause 2 at 5s for 5s"`)
 	f.StringVar(&o.json, "json", "", "`file` for the figures as JSON")
 	f.StringVar(&o.svg, "svg", "", "`folder` for the pictures")
@@ -75,7 +84,7 @@ func (o *options) flags() *flag.FlagSet {
 	return f
 }
 
-// parse reads the flags: those of the scenario, and then those of the command line.
+// parse reads the flags of the scenario, and then the flags of the command line.
 func parse(args []string) (*options, error) {
 	var first, o options
 	f := first.flags()
@@ -84,10 +93,10 @@ func parse(args []string) (*options, error) {
 	}
 	switch {
 	case f.NArg() > 0:
-		return nil, fmt.Errorf("unexpected argument %q: specify flags only", hide(f.Arg(0)))
+		return nil, fmt.Errorf("unexpected argument %q: specify flags only", f.Arg(0))
 	case first.document != "" && f.NFlag() > 1:
 		return nil, errors.New("--document takes no other flags: its commands have them")
-	case first.list || first.document != "":
+	case first.document != "":
 		return &first, nil
 	}
 	text, err := readScenario(first.scenario)
@@ -112,15 +121,13 @@ func parse(args []string) (*options, error) {
 //go:embed scenarios/*.txt
 var scenarios embed.FS
 
-// readScenario returns a scenario: a flag and its value in each line.
+// readScenario returns the flags of a scenario. Each line has a flag and its value.
 func readScenario(name string) (string, error) {
 	text, err := scenarios.ReadFile("scenarios/" + name + ".txt")
-	if errors.Is(err, fs.ErrNotExist) {
-		if text, err = os.ReadFile(name); errors.Is(err, fs.ErrNotExist) {
-			return "", fmt.Errorf("unknown scenario %q: specify a file, or one of %s", name, strings.Join(scenarioNames(), ", "))
-		}
+	if err != nil {
+		return "", fmt.Errorf("unknown scenario %q: specify one of %s", name, strings.Join(scenarioNames(), ", "))
 	}
-	return string(text), err
+	return string(text), nil
 }
 
 // about returns the first comment of a scenario.
@@ -138,30 +145,14 @@ func scenarioNames() []string {
 	return files
 }
 
-func list(out io.Writer) {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "Scenarios (--scenario):")
-	for _, name := range scenarioNames() {
-		text, _ := readScenario(name) // it is embedded
-		fmt.Fprintf(w, "  %s\t%s\n", name, about(text))
-	}
-	fmt.Fprintln(w, "\nSubjects (--subjects):")
-	for _, s := range subject.All() {
-		fmt.Fprintf(w, "  %s\t%s\n", s.Name, s.Title)
-	}
-	w.Flush()
-}
-
-// settle checks the flags together.
+// settle checks the combination of flags.
 func (o *options) settle() (err error) {
 	l := &o.load
 	o.kind = fleet.Kind(o.nodes)
-	if strings.Contains(o.nodes, "://") {
-		o.kind, l.Nodes = fleet.Addrs, len(o.urls())
-	} else if o.kind != fleet.Embedded && o.kind != fleet.Process {
-		return fmt.Errorf("--nodes %s: specify embedded, process, or URLs such as redis://10.0.0.1:6379", hide(o.nodes))
+	if o.kind != fleet.Embedded && o.kind != fleet.Process {
+		return fmt.Errorf("--nodes %q: specify embedded or process", o.nodes)
 	}
-	if !o.durable && o.kind == fleet.Process {
+	if !o.durable {
 		o.memory = fleet.Lost
 	}
 	if o.specs, err = subject.Find(strings.Split(o.subjects, ",")); err != nil {
@@ -170,12 +161,8 @@ func (o *options) settle() (err error) {
 	switch {
 	case o.durable && o.kind != fleet.Process:
 		return errors.New("--durable is for --nodes process")
-	case o.fault != "" && o.kind == fleet.Addrs:
-		return errors.New("--fault is for nodes that the benchmark starts, not for URLs")
-	case o.rounds < 1 || l.Duration <= 0 || l.Warmup < 0 || l.Nodes < 1:
-		return errors.New("--rounds, --duration and --n must be above zero, --warmup must not be negative")
-	case !(l.Rate >= 0) || math.IsInf(l.Rate, 1) || l.Hold < 0 || l.Held < 0 || l.Patience < 0:
-		return errors.New("--rate must be a number, and --rate, --hold, --held and --patience must not be negative")
+	case o.rounds < 1 || l.Duration <= 0 || l.Nodes < 1 || l.Warmup < 0 || !(l.Rate >= 0) || math.IsInf(l.Rate, 1) || l.Hold < 0 || l.Held < 0 || l.Patience < 0:
+		return errors.New("--rounds, --duration and --n must be above zero, and no other number below zero")
 	case l.TTL < 10*time.Millisecond:
 		return fmt.Errorf("--ttl %v is too short: specify at least 10ms", l.TTL)
 	case l.Names != "own" && l.Names != "single":
@@ -199,14 +186,4 @@ func (o *options) settle() (err error) {
 		}
 	}
 	return nil
-}
-
-func (o *options) urls() []string { return strings.Split(o.nodes, ",") }
-
-// hide removes everything that may be the user and password of a mistyped URL.
-func hide(typed string) string {
-	if i := strings.LastIndex(typed, "@"); i >= 0 {
-		return "***" + typed[i:]
-	}
-	return typed
 }

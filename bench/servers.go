@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -11,27 +9,27 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
-	"github.com/redquorum/redquorum/bench/internal/record"
-	"github.com/redquorum/redquorum/bench/internal/subject"
 	"github.com/redquorum/redquorum/internal/fleet"
 )
 
 // askTimeout bounds one question to a node. A node that hangs does not delay the others.
 const askTimeout = time.Second
 
-// servers are connections by which the benchmark asks the nodes for their costs and deletes locks that
-// stayed behind. Errors name a node by its address, because its URL may contain a password.
+// servers has connections for questions about the costs of the nodes.
 type servers []*redis.Client
 
 func connect(urls []string) (s servers, err error) {
-	logging.Disable() // it has a line for each node that is down
-	all, err := subject.Parse(urls)
-	for _, o := range all {
+	logging.Disable() // the log has a line for each node that is down
+	for _, url := range urls {
+		o, err := redis.ParseURL(url)
+		if err != nil {
+			return s, err
+		}
 		o.ContextTimeoutEnabled = true
 		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = askTimeout, askTimeout, askTimeout
 		s = append(s, redis.NewClient(o))
 	}
-	return s, err
+	return s, nil
 }
 
 func (s servers) close() {
@@ -40,109 +38,71 @@ func (s servers) close() {
 	}
 }
 
-// info is the INFO of each node at one moment; nil for a node that did not answer.
-type info []map[string]string
+// info has the INFO of each node at one moment, by section; nil for a node that did not answer.
+type info []map[string]map[string]string
 
 func (s servers) info(ctx context.Context) info {
 	all := make(info, len(s))
 	_ = fleet.Parallel(len(s), func(i int) error {
 		ctx, cancel := context.WithTimeout(ctx, askTimeout)
 		defer cancel()
-		text, err := s[i].Info(ctx, "all").Result()
-		if err == nil {
-			all[i] = map[string]string{}
-		}
-		for line := range strings.Lines(text) {
-			if key, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-				all[i][key] = value
-			}
-		}
+		all[i] = s[i].InfoMap(ctx, "all").Val()
 		return nil
 	})
 	return all
 }
 
-// version returns the nodes' kinds and versions, such as "redis 7.0.15"; "" if no node reports them.
+// version returns the kind and the version of the nodes, such as "redis 7.0.15"; "" if unknown.
 func (s info) version() string {
-	var all []string
-	for _, node := range s {
-		for _, kind := range []string{"valkey", "redis"} { // Valkey reports a version of Redis, too
-			if version := node[kind+"_version"]; version != "" {
-				all = append(all, kind+" "+version)
-				break
-			}
+	for _, kind := range []string{"valkey", "redis"} { // Valkey also reports a version of Redis
+		if version := s[0]["Server"][kind+"_version"]; version != "" {
+			return kind + " " + version
 		}
 	}
-	slices.Sort(all)
-	return strings.Join(slices.Compact(all), ", ")
+	return ""
 }
 
-// growth returns the growth of a node's counters, by name; nil if they cannot be compared, because
-// the node did not answer or was restarted.
-func growth(before, after map[string]string) func(key string) float64 {
-	if before == nil || after == nil || before["run_id"] != after["run_id"] {
-		return nil
-	}
-	number := func(of map[string]string, key string) float64 {
-		text, _, _ := strings.Cut(strings.TrimPrefix(of[key], "calls="), ",")
-		n, _ := strconv.ParseFloat(text, 64) // a counter that is not there is zero
-		return n
-	}
-	return func(key string) float64 { return number(after, key) - number(before, key) }
+// isSameRun reports whether both INFOs are from the same run of a node, so that counters can be
+// compared.
+func isSameRun(before, after map[string]map[string]string) bool {
+	return before != nil && after != nil && before["Server"]["run_id"] == after["Server"]["run_id"]
 }
 
-// costs returns the cost of each node from before to after.
-func costs(before, after info) []record.NodeCosts {
-	all := make([]record.NodeCosts, len(after))
+// commands returns the number of commands that each node ran between two INFOs; zero for a node that
+// did not answer or was restarted.
+func commands(before, after info) []int64 {
+	all := make([]int64, len(after))
 	for i := range all {
-		grew := growth(before[i], after[i])
-		if grew == nil || grew("total_commands_processed") < 0 { // the counters were reset
+		if !isSameRun(before[i], after[i]) {
 			continue
 		}
-		all[i].Commands = map[string]int64{}
-		all[i].CPU = time.Duration((grew("used_cpu_sys") + grew("used_cpu_user")) * float64(time.Second)).Round(time.Microsecond)
-		for key := range after[i] {
-			if name, ok := strings.CutPrefix(key, "cmdstat_"); ok && grew(key) > 0 && name != "info" { // which is ours
-				all[i].Commands[name] = int64(grew(key))
+		for name, stat := range after[i]["Commandstats"] {
+			if name != "cmdstat_info" { // sent by this benchmark
+				all[i] += calls(stat) - calls(before[i]["Commandstats"][name])
 			}
 		}
 	}
 	return all
 }
 
-// memory returns the growth of a node's memory, on average of the nodes that answered; zero: unknown.
-// Only the first growth of new servers is exact, because servers keep some memory of deleted keys.
-func memory(before, after info) int64 {
-	sum, nodes := 0.0, 0.0
-	for i := range after {
-		if grew := growth(before[i], after[i]); grew != nil {
-			sum += grew("used_memory")
-			nodes++
-		}
-	}
-	return int64(max(0, sum/max(1, nodes)))
+// calls reads "calls=12,usec=..".
+func calls(stat string) int64 {
+	text, _, _ := strings.Cut(strings.TrimPrefix(stat, "calls="), ",")
+	n, _ := strconv.ParseInt(text, 10, 64) // a command that was not called has no entry
+	return n
 }
 
-// clean deletes keys that begin with "bench:", and no others, because the servers may be in use. Keys
-// with a library's own prefix expire.
-func (s servers) clean(ctx context.Context) error {
-	return fleet.Parallel(len(s), func(i int) error {
-		ctx, cancel := context.WithTimeout(ctx, 10*askTimeout) // there may be many other keys
-		defer cancel()
-		var keys []string
-		found := s[i].Scan(ctx, 0, "bench:*", 1000).Iterator()
-		for found.Next(ctx) {
-			keys = append(keys, found.Val())
+// memory returns the growth of a node's memory, averaged over the nodes that answered; zero:
+// unknown. Only the first growth of new servers is exact, because servers keep some memory of
+// deleted keys.
+func memory(before, after info) int64 {
+	sum, nodes := int64(0), int64(0)
+	for i := range after {
+		if isSameRun(before[i], after[i]) {
+			now, _ := strconv.ParseInt(after[i]["Memory"]["used_memory"], 10, 64)
+			then, _ := strconv.ParseInt(before[i]["Memory"]["used_memory"], 10, 64)
+			sum, nodes = sum+now-then, nodes+1
 		}
-		err := found.Err()
-		for batch := range slices.Chunk(keys, 1000) {
-			if err == nil {
-				err = s[i].Del(ctx, batch...).Err()
-			}
-		}
-		if err != nil {
-			return fmt.Errorf("node %d (%s): %w", i+1, s[i].Options().Addr, err)
-		}
-		return nil
-	})
+	}
+	return max(0, sum/max(1, nodes))
 }

@@ -5,10 +5,10 @@ import (
 
 	"github.com/redquorum/redquorum/chaos/internal/nemesis"
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/relay"
+	"github.com/redquorum/redquorum/internal/fleet/relay"
 )
 
-// faults are all that there are, as they are made and undone here.
+// faults makes and undoes each kind of fault.
 func (t *trial) faults() map[nemesis.Kind]nemesis.Fault {
 	type action = func(context.Context, int) error
 	do := func(inject, heal action) nemesis.Fault {
@@ -72,7 +72,7 @@ func (t *trial) faults() map[nemesis.Kind]nemesis.Fault {
 	return all
 }
 
-// restart starts a node that was killed. It remembers what its persistence has kept.
+// restart starts a killed node, with the data that its persistence has kept.
 func (t *trial) restart(ctx context.Context, node int) error {
 	if t.Writes(t.nodes)[node] == fleet.None {
 		return t.fleet.Restart(ctx, node, fleet.Lost)
@@ -80,7 +80,7 @@ func (t *trial) restart(ctx context.Context, node int) error {
 	return t.fleet.Restart(ctx, node, fleet.Kept)
 }
 
-// flush makes a node forget everything.
+// flush deletes all data of a node.
 func (t *trial) flush(ctx context.Context, node int) error {
 	primary, _ := t.serversOf(node)
 	_, err := t.askServer(ctx, primary, "FLUSHALL")

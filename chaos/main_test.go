@@ -21,7 +21,7 @@ import (
 	"github.com/redquorum/redquorum/chaos/internal/judge"
 	"github.com/redquorum/redquorum/chaos/internal/nemesis"
 	"github.com/redquorum/redquorum/internal/evidence/documents"
-	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/testenv"
 )
 
 func TestMain(m *testing.M) {
@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 // try runs one scenario for a short time and returns the verdict and the report.
 func try(t *testing.T, scenario string, duration time.Duration, args ...string) (*judge.Verdict, string) {
 	t.Helper()
-	need.Redis(t)
+	testenv.NeedRedis(t)
 	o, err := parse(append([]string{"--scenario", scenario, "--duration", duration.String(), "--ttl", "1s"}, args...), os.Stderr)
 	require.NoError(t, err)
 	o.keep = t.TempDir()
@@ -62,11 +62,11 @@ func try(t *testing.T, scenario string, duration time.Duration, args ...string) 
 	return v, text.String()
 }
 
-// most is how often a run is tried that has to show something: on a busy machine the faults leave
-// little time for locks.
+// most is the maximum number of tries of a run that must show an effect: on a busy machine the faults
+// leave little time for locks.
 const most = 10
 
-func TestThePromisesHold(t *testing.T) {
+func TestPromisesHold(t *testing.T) {
 	t.Parallel()
 	kinds, refused := map[history.Lock]bool{}, 0
 	for _, c := range []struct {
@@ -87,7 +87,7 @@ func TestThePromisesHold(t *testing.T) {
 		{"late", 8 * time.Second, func(*judge.Verdict) bool { return true }, nil},
 		{"stop-anywhere", 12 * time.Second, func(v *judge.Verdict) bool { return v.Of[history.Fenced] > 0 }, []string{"--ttl", "2s"}},
 		{"serve", 12 * time.Second, func(v *judge.Verdict) bool { return v.Seen["over HTTP"] > 0 }, nil},
-		{"pause-clients", 8 * time.Second, func(v *judge.Verdict) bool { // fencing keeps out those that come back to write
+		{"pause-clients", 8 * time.Second, func(v *judge.Verdict) bool { // fencing refuses the writes of clients that resume
 			refused += v.Refused
 			return refused > 0
 		}, nil},
@@ -109,8 +109,8 @@ func TestThePromisesHold(t *testing.T) {
 	}
 }
 
-// The control: a violation that the rules do not find where it must be, they would not find elsewhere.
-func TestWithoutTheMemoryGuardTheChecksFindTwoHolders(t *testing.T) {
+// The control: rules that miss a certain violation would miss others too.
+func TestChecksFindTwoHoldersWithoutTheMemoryGuard(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ locks, says string }{
 		{"fenced,shared", "(shared)"},
@@ -119,8 +119,8 @@ func TestWithoutTheMemoryGuardTheChecksFindTwoHolders(t *testing.T) {
 		t.Run(c.locks, func(t *testing.T) {
 			t.Parallel()
 			for n := range most {
-				// A majority that a busy machine takes longer to restart than a lock lasts gives none away, so
-				// every second run has a long TTL.
+				// // If a busy machine restarts a majority slower than locks expire, no lock is
+				// granted twice, so every // second run has a long TTL.
 				ttl := []time.Duration{time.Second, 3 * time.Second}[n%2]
 				v, _ := try(t, "restart-majority", 8*ttl, "--ttl", ttl.String(), "--no-guard", "--clients", "6", "--locks", c.locks)
 				found := slices.ContainsFunc(v.Violations, func(f judge.Violation) bool {
@@ -136,9 +136,9 @@ func TestWithoutTheMemoryGuardTheChecksFindTwoHolders(t *testing.T) {
 	}
 }
 
-func TestAProgramThatSaysItHasWhatItHasNotIsFound(t *testing.T) {
+func TestFalseClaimOfAProgramIsFound(t *testing.T) {
 	t.Parallel()
-	const liar = `echo; exec cat` + " #" // it grants every lock at once
+	const liar = `echo; exec cat` + " #" // this program grants every lock at once
 	v, text := try(t, "kill-clients", 2*time.Second, "--ttl", "300ms", "--nodes", "1", "--client", liar)
 	assert.Positive(t, v.Broken("overlap"))
 	assert.Positive(t, v.Notice)
@@ -146,9 +146,9 @@ func TestAProgramThatSaysItHasWhatItHasNotIsFound(t *testing.T) {
 	assert.Contains(t, text, "client    echo; exec cat")
 }
 
-// A holder that comes back from a pause deletes the key of the next, unless its release compares. It
-// still writes when it has been paused, which no lock without tokens can prevent.
-func TestAReleaseThatDoesNotCompareIsFound(t *testing.T) {
+// A holder that resumes after a pause deletes the key of the next holder, unless its release compares.
+// It still writes after the pause, which no lock without tokens can prevent.
+func TestReleaseWithoutComparisonIsFound(t *testing.T) {
 	t.Parallel()
 	args := []string{"--ttl", "300ms", "--nodes", "1", "--clients", "6", "--client"}
 	v, _ := try(t, "pause-clients", 3*time.Second, append(args, "setnx-best")...)
@@ -161,9 +161,9 @@ func TestAReleaseThatDoesNotCompareIsFound(t *testing.T) {
 	t.Error("locks of others were deleted, and nobody got one that was held")
 }
 
-func TestARunWithoutItsProgramEndsWithTheReason(t *testing.T) {
+func TestRunWithoutItsProgramEndsWithTheReason(t *testing.T) {
 	t.Parallel()
-	need.Redis(t)
+	testenv.NeedRedis(t)
 	o, err := parse([]string{"--scenario", "flush", "--duration", "1h", "--client", "exec no-such-program"}, os.Stderr)
 	require.NoError(t, err)
 	o.keep = t.TempDir()
@@ -172,9 +172,9 @@ func TestARunWithoutItsProgramEndsWithTheReason(t *testing.T) {
 	assert.ErrorContains(t, err, `the program cannot be run: "exec no-such-program"`)
 }
 
-func TestAnInterruptedRunIsJudgedAndLeavesNothing(t *testing.T) {
+func TestInterruptedRunIsJudgedAndLeavesNothing(t *testing.T) {
 	t.Parallel()
-	need.Redis(t)
+	testenv.NeedRedis(t)
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	s, _ := nemesis.ByName("mixed")
@@ -197,14 +197,14 @@ func TestAnInterruptedRunIsJudgedAndLeavesNothing(t *testing.T) {
 	assert.NotEmpty(t, v.Faults)
 }
 
-func TestKeysOfLocksAreToldFromThoseThatStay(t *testing.T) {
+func TestKeysOfLocksDifferFromPermanentKeys(t *testing.T) {
 	t.Parallel()
 	locks := []string{"a", "redlock:permit:1:{p}", "redlock:readers:{a}", "redlock:intent:{a}"}
 	stay := []string{"redlock:epoch", "redlock:primary", "redlock:fence:{a}", "redlock:fence:[redlock:permit:1:{p}]", "redlock:queue:{a}", "redlock:queue:{a}:seen", "redlock:permit:of:{p}"}
 	assert.Equal(t, locks, left(append(stay, locks...)))
 }
 
-func TestBadArgumentsAreRefused(t *testing.T) {
+func TestInvalidArgumentsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"--scenario", "earthquake"}, {"now"}, {"--duration", "0s"}, {"--clients", "1"}, {"--ttl", "1ms"}, {"--duration", "9s"}, {"--locks", "padlock"}, {"--locks", ""}, {"--locks", "plain,plain"},
 		{"--scenario", "fail-over", "--client", "true"}, {"--scenario", "fail-over", "--no-guard"}, {"--nodes", "0"}, {"--client", "true", "--locks", "plain"}, {"--client", "true", "--no-guard"}} {
@@ -213,7 +213,7 @@ func TestBadArgumentsAreRefused(t *testing.T) {
 	}
 }
 
-func TestAReplayHasTheOptionsOfItsRun(t *testing.T) {
+func TestReplayHasTheOptionsOfItsRun(t *testing.T) {
 	t.Parallel()
 	args := []string{"--scenario", "flush,proxy", "--duration", "20s", "--seed", "7", "--nodes", "3", "--client", "echo 'a b'", "--keep", "x"}
 	o, err := parse(args, io.Discard)
@@ -223,8 +223,8 @@ func TestAReplayHasTheOptionsOfItsRun(t *testing.T) {
 	assert.Equal(t, `go -C chaos run . --scenario=proxy --duration=10s --seed=7 --client='echo '\''a b'\''' --nodes='3'`, tr.replay())
 }
 
-// The history is that of SET NX PX by redis-cli, whose clients were paused. It has one overlap.
-func TestAHistoryWithViolationsFailsTheProgram(t *testing.T) {
+// The history is from SET NX PX by redis-cli with paused clients. It has one overlap.
+func TestViolationsFailTheProgram(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	code, err := runAll(t.Context(), []string{"--judge", "testdata/setnx.jsonl"}, &out)
@@ -242,8 +242,8 @@ func TestAHistoryWithViolationsFailsTheProgram(t *testing.T) {
 	assert.Zero(t, code, out.String())
 }
 
-// TestCommandsOfDocumentsCanBeRun: flags, scenarios and kinds of lock of each command line are there.
-func TestCommandsOfDocumentsCanBeRun(t *testing.T) {
+// TestCommandsInDocumentsAreValid: each command line has valid flags, scenarios and kinds of lock.
+func TestCommandsInDocumentsAreValid(t *testing.T) {
 	parsed := 0
 	for _, c := range documents.Commands(t) {
 		if args, ours := c.Calls("go -C chaos run ."); ours {

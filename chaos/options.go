@@ -14,7 +14,7 @@ import (
 	"github.com/redquorum/redquorum/chaos/internal/nemesis"
 )
 
-// options are the values of the flags.
+// options has the values of the flags.
 type options struct {
 	scenarios []nemesis.Scenario
 	duration  time.Duration // of each scenario
@@ -29,7 +29,7 @@ type options struct {
 	noGuard   bool
 	judge     string
 	keep      string
-	given     string // the flags that a replay needs, for a shell
+	given     string // flags that a replay needs, in shell syntax
 }
 
 func parse(args []string, out io.Writer) (o options, err error) {
@@ -42,21 +42,21 @@ func parse(args []string, out io.Writer) (o options, err error) {
 	scenario := flags.String("scenario", "all",
 		"all but clock-at-boot, or names with commas between them: "+strings.Join(every, ", "))
 	flags.DurationVar(&o.duration, "duration", 2*time.Minute,
-		"of the faults; the scenarios share it, and each adds some seconds to begin and end")
+		"of the faults, split among the scenarios; each adds a few seconds to start and end")
 	flags.Uint64Var(&o.seed, "seed", 0, "of the plan; 0 draws one")
 	flags.DurationVar(&o.ttl, "ttl", 1150*time.Millisecond, "of the locks")
 	flags.IntVar(&o.clients, "clients", 4, "number of client processes")
 	flags.IntVar(&o.nodes, "nodes", 5, "number of servers")
 	flags.StringVar(&o.client, "client", "", "take the locks of this `library`, or of a command that speaks chaos/PROTOCOL.md; "+
-		"empty for this module's; libraries, each also with -best behind it: "+strings.Join(client.Libraries(), ", "))
+		"empty for this module's library; other libraries, each also with the suffix -best: "+strings.Join(client.Libraries(), ", "))
 	flags.StringVar(&o.redlock, "redlock", "",
-		"`path` of the redlock whose run and serve give locks, such as that of another version; empty: build it")
+		"`path` of the redlock whose run and serve give locks, for example another version; empty: build it")
 	flags.BoolVar(&o.table, "table", false, "print a row of a table for each scenario, and no report")
 	locks := flags.String("locks", strings.Join(texts(history.Locks), ","),
 		"kinds of locks that the clients ask for, with commas between them")
 	flags.BoolVar(&o.noGuard, "no-guard", false,
 		"turn the memory guard off, to see that the checks find what it prevents")
-	flags.StringVar(&o.keep, "keep", "", "keep all histories in this `folder`, also those without violations")
+	flags.StringVar(&o.keep, "keep", "", "keep all histories in this `folder`, even without violations")
 	flags.StringVar(&o.judge, "judge", "", "judge the history in this `file` again and do nothing else")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -65,7 +65,7 @@ func parse(args []string, out io.Writer) (o options, err error) {
 		return o, fmt.Errorf("there are no arguments; --duration must be above zero, --ttl at least 100ms, --clients at least 2, --nodes at least 1: %q", args)
 	}
 	flags.Visit(func(f *flag.Flag) {
-		if slices.Contains([]string{"scenario", "duration", "seed", "keep"}, f.Name) { // a replay has its own
+		if slices.Contains([]string{"scenario", "duration", "seed", "keep"}, f.Name) { // the replay command sets this flag itself
 			return
 		}
 		if (f.Name == "locks" || f.Name == "no-guard") && o.client != "" {
@@ -82,7 +82,7 @@ func parse(args []string, out io.Writer) (o options, err error) {
 	for text := range strings.SplitSeq(*locks, ",") {
 		l := history.Lock(text)
 		if !slices.Contains(history.Locks, l) || slices.Contains(o.locks, l) {
-			return o, fmt.Errorf("--locks %s: %q is no kind of lock, or is given twice; there are %s", *locks, text, strings.Join(texts(history.Locks), ", "))
+			return o, fmt.Errorf("--locks %s: %q is not a kind of lock, or is duplicated; the kinds are %s", *locks, text, strings.Join(texts(history.Locks), ", "))
 		}
 		o.locks = append(o.locks, l)
 	}
@@ -95,7 +95,7 @@ func parse(args []string, out io.Writer) (o options, err error) {
 		if !ok {
 			return o, fmt.Errorf("there is no scenario %q, but all, %s", name, strings.Join(every, ", "))
 		}
-		if all && s.Clocks { // which need libfaketime
+		if all && s.Clocks { // clocks need libfaketime
 			continue
 		}
 		fits := o.client == "" && !o.noGuard || !s.Standbys && !s.Copies && !s.Served && !s.ByRun
@@ -114,5 +114,6 @@ func parse(args []string, out io.Writer) (o options, err error) {
 	return o, nil
 }
 
-// shortest is how many TTLs a scenario must last to have faults: the longest gap, and the longest fault.
+// shortest is the minimum length of a scenario with faults, in TTLs: the longest gap and the
+// longest fault.
 const shortest = 4

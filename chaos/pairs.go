@@ -7,11 +7,12 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/redquorum/redquorum/internal/relay"
+	"github.com/redquorum/redquorum/internal/fleet/relay"
 )
 
-// Nodes that have a standby or a copy are pairs of servers: server i, and server n+i of 2n. A failover
-// is what Sentinel makes of a primary that it cannot reach, nor can the clients behind relays.
+// A node with a standby or a copy is a pair of servers: server i, and server n+i of 2n. The
+// failover is the one that Sentinel would make if neither Sentinel nor the clients behind relays
+// could reach a primary.
 
 // pair makes the second half of the servers replicas of the first.
 func (t *trial) pair(ctx context.Context) error {
@@ -28,7 +29,8 @@ func (t *trial) pair(ctx context.Context) error {
 	return nil
 }
 
-// withStandbys returns the URLs of the first half, each with one of the second as its standby.
+// withStandbys returns the URLs of the first half, each with a server of the second half as its
+// standby.
 func withStandbys(urls []string) (all []string) {
 	n := len(urls) / 2
 	for i, url := range urls[:n] {
@@ -45,7 +47,7 @@ func (t *trial) serversOf(node int) (primary, other int) {
 	return node, t.nodes + node
 }
 
-// promote promotes the standby of a node, whose primary goes on for some clients.
+// promote promotes the standby of a node. The old primary continues for some clients.
 func (t *trial) promote(ctx context.Context, node int) error {
 	primary, standby := t.serversOf(node)
 	for _, way := range []relay.Direction{relay.Requests, relay.Replies} {
@@ -58,13 +60,13 @@ func (t *trial) promote(ctx context.Context, node int) error {
 	return nil
 }
 
-// demote has the other server take over the primary's data, and waits until it has.
+// demote makes the other server replicate the primary, and waits until it has the data.
 func (t *trial) demote(ctx context.Context, node int) error {
 	primary, other := t.serversOf(node)
 	if err := t.follow(ctx, other, primary); err != nil {
 		return err
 	}
-	if node%2 == 0 { // as Sentinel does; connections of the others outlive what their server was
+	if node%2 == 0 { // like Sentinel; otherwise connections stay open after the server changes its role
 		if _, err := t.askServer(ctx, other, "CLIENT", "KILL", "TYPE", "normal"); err != nil {
 			return err
 		}
@@ -77,13 +79,13 @@ func (t *trial) demote(ctx context.Context, node int) error {
 	return nil
 }
 
-// fork leaves a node's copy behind.
+// fork detaches the copy of a node, so that it becomes older.
 func (t *trial) fork(ctx context.Context, node int) error {
 	_, err := t.askServer(ctx, t.nodes+node, "REPLICAOF", "NO", "ONE")
 	return err
 }
 
-// goBack gives a node the data of its copy, while requests are on their way to it.
+// goBack gives a node the data of its copy while requests are in flight.
 func (t *trial) goBack(ctx context.Context, node int) error {
 	copied := t.nodes + node
 	t.relays[node].Break(relay.Requests, relay.Fault{Mode: relay.Hold})

@@ -14,25 +14,25 @@ import (
 	"github.com/redquorum/redquorum/chaos/internal/client"
 	"github.com/redquorum/redquorum/chaos/internal/history"
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/relay"
+	"github.com/redquorum/redquorum/internal/fleet/relay"
 )
 
-// clockOffsets are how far the clients' wall clocks are ahead, one after the other: not at all, by
-// some of a TTL, and by hours.
+// clockOffsets are the offsets of the clients' wall clocks, in rotation: none, a part of a TTL, and
+// hours.
 var clockOffsets = []time.Duration{0, -200 * time.Millisecond, 300 * time.Millisecond, -time.Hour,
 	24 * time.Hour}
 
 // processes are the clients of a trial, or its daemons.
 type processes struct {
 	log    *history.Log
-	config func(i int) client.Config // of process i; its Who is below those of all
-	broken func()                    // is called when a client has failed
+	config func(i int) client.Config // configuration of process i; start adds the number of the process to its Who
+	broken func()                    // called when a client has failed
 
 	started atomic.Int64
 	all     []*client.Process
 }
 
-// start starts client i, the next one or one in the place of a client that has ended.
+// start starts client i: a new one, or the replacement of a client that has ended.
 func (c *processes) start(i int) error {
 	config := c.config(i)
 	config.Who += int(c.started.Add(1))
@@ -60,7 +60,7 @@ func (c *processes) replace(_ context.Context, i int) error {
 	return c.start(i)
 }
 
-// end lets a process end, and starts another in its place.
+// end ends a process, and starts another one that replaces it.
 func (c *processes) end(_ context.Context, i int) error {
 	if err := c.all[i].Stop(patience + slack); err != nil {
 		return err
@@ -68,14 +68,14 @@ func (c *processes) end(_ context.Context, i int) error {
 	return c.start(i)
 }
 
-// stop ends all in good order. It may be called twice.
+// stop ends all processes regularly. It may be called twice.
 func (c *processes) stop() error {
 	return fleet.Parallel(len(c.all), func(i int) error { return c.all[i].Stop(patience + slack) })
 }
 
 const (
 	daemons  = 2
-	noClient = 100_000 // is above the numbers of all clients
+	noClient = 100_000 // above the numbers of all clients
 )
 
 // build builds the command in a folder of its own.
@@ -85,15 +85,15 @@ func build(ctx context.Context) (dir, program string, err error) {
 	}
 	program = filepath.Join(dir, "redlock")
 	cmd := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/redlock")
-	cmd.Dir = ".." // as of go -C chaos run
+	cmd.Dir = ".." // the module; chaos runs in its folder chaos
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return dir, "", fmt.Errorf("go build ./cmd/redlock: %w: %s", err, text)
 	}
 	return dir, program, nil
 }
 
-// serve starts processes of "redlock serve", each behind a relay. What it returns ends them, also
-// after an error.
+// serve starts processes of "redlock serve", each behind a relay. The returned function ends them,
+// even after an error.
 func (t *trial) serve(program string, urls []string, broken func()) (stop func() error, err error) {
 	stop = func() (err error) {
 		if t.daemons != nil {

@@ -18,20 +18,20 @@ import (
 	"github.com/redquorum/redquorum/chaos/internal/judge"
 	"github.com/redquorum/redquorum/chaos/internal/nemesis"
 	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/fleet/relay"
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/record"
-	"github.com/redquorum/redquorum/internal/relay"
 )
 
 const (
-	// slack is how late anything may be on a busy machine.
+	// slack is the longest delay that a busy machine may cause.
 	slack = 10 * time.Second
-	// patience is how long another library may take for an answer, beside the time for which it was
-	// asked to wait: most have timeouts of some seconds.
+	// patience is the time that another library may take for an answer, in addition to the
+	// requested wait: most libraries have timeouts of a few seconds.
 	patience = 20 * time.Second
 )
 
-// The names are few, so that they are fought for. There are permits of one.
+// There are few names, so that clients compete for them. One of them has permits.
 var names = []string{"a", "b", "c"}
 
 const permits = "p"
@@ -56,13 +56,13 @@ func (t *trial) setting() nemesis.Setting {
 		Daemons: daemons, TTL: t.ttl}
 }
 
-// replay is the command that makes the same faults again.
+// replay returns the command that repeats the same faults.
 func (t *trial) replay() string {
 	return fmt.Sprintf("go -C chaos run . --scenario=%s --duration=%v --seed=%d%s", t.Name, t.duration, t.seed, t.given)
 }
 
-// run plays the scenario and judges it. The history is kept in the file only if something is wrong.
-// An interrupted run is judged by what there is.
+// run plays the scenario and judges it. The history file is kept only after a violation. An
+// interrupted run is judged by its events so far.
 func (t *trial) run(ctx context.Context) (v *judge.Verdict, file string, err error) {
 	dir := t.keep
 	if dir == "" {
@@ -92,7 +92,7 @@ func (t *trial) run(ctx context.Context) (v *judge.Verdict, file string, err err
 }
 
 func (t *trial) play(ctx context.Context, file string) (err error) {
-	ctx, end := context.WithCancel(ctx) // when a client fails, whose error is that of its stop
+	ctx, end := context.WithCancel(ctx) // ends when a client fails; stopping the client returns its error
 	defer end()
 	out, err := os.Create(file)
 	if err != nil {
@@ -120,7 +120,7 @@ func (t *trial) play(ctx context.Context, file string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, t.fleet.Close()) }()
-	direct, relayed := t.fleet.URLs(), t.fleet.URLs() // relayed are for every second client
+	direct, relayed := t.fleet.URLs(), t.fleet.URLs() // every second client uses relayed
 	for i := range direct {
 		if !t.Relayed && servers == t.nodes {
 			break
@@ -192,8 +192,8 @@ func (t *trial) play(ctx context.Context, file string) (err error) {
 	return t.disturb(ctx)
 }
 
-// disturb lets the clients settle, carries out the plan, lets them settle again, and looks for keys
-// that are left when they have ended.
+// disturb lets the clients settle, carries out the plan, lets them settle again, and looks for
+// remaining keys after they have ended.
 func (t *trial) disturb(ctx context.Context) error {
 	if err := t.awaitGrants(ctx, 0); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("before any fault: %w", err)
@@ -205,7 +205,7 @@ func (t *trial) disturb(ctx context.Context) error {
 	calm := history.Now()
 	if ctx.Err() == nil {
 		t.history.Add(history.Event{At: calm, Kind: history.Calm})
-		t.awaitGrants(ctx, calm) // a lock that is not granted is found by the rules
+		t.awaitGrants(ctx, calm) // its error is ignored, because the rules find a lock that was not granted
 	}
 	if err := t.running.stop(); err != nil {
 		return err
@@ -213,8 +213,8 @@ func (t *trial) disturb(ctx context.Context) error {
 	return cmp.Or(t.noteLeftKeys(), t.history.Err())
 }
 
-// awaitGrants waits until each name and each kind of lock was granted after a moment. Servers that
-// forgot are in quarantine for a TTL, and a lock may be held for two.
+// awaitGrants waits until each name and each kind of lock was granted after the time since. Servers
+// that forgot are in quarantine for one TTL, and a lock may be held for two TTLs.
 func (t *trial) awaitGrants(ctx context.Context, since int64) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*t.ttl+slack)
 	defer cancel()
@@ -227,12 +227,12 @@ func (t *trial) awaitGrants(ctx context.Context, since int64) error {
 		return len(awaited) == 0, nil
 	})
 	if err != nil {
-		return fmt.Errorf("nobody gets the lock %q: %w", awaited[0], err)
+		return fmt.Errorf("no client gets the lock %q: %w", awaited[0], err)
 	}
 	return nil
 }
 
-// poll calls done again and again until it returns true or an error, or ctx ends.
+// poll calls done until it returns true or an error, or ctx ends.
 func poll(ctx context.Context, done func() (bool, error)) error {
 	for {
 		if ok, err := done(); ok || err != nil {
@@ -273,9 +273,9 @@ func (t *trial) askServer(ctx context.Context, i int, cmd string, args ...any) (
 	return c.Do(cmd, args...)
 }
 
-// noteLeftKeys looks for keys of locks when all clients have ended, and writes down those that are
-// still there when they must have expired. The intent of a writer that was killed lives for a second
-// and two node timeouts.
+// noteLeftKeys looks for keys of locks after all clients have ended, and records the keys that still
+// exist when they must have expired. The intent of a killed writer lives for a second and two node
+// timeouts.
 func (t *trial) noteLeftKeys() error {
 	const intent = 2 * time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), max(t.ttl, intent)+500*time.Millisecond)
@@ -302,9 +302,8 @@ func (t *trial) noteLeftKeys() error {
 	return nil
 }
 
-// left are the keys that hold a lock, or keep others from it. The memory guard's record, the
-// counters of tokens, the numbers of permits and the name of a primary stay, and the queues of waiters
-// expire later.
+// left returns the keys that hold or block a lock. The record of the memory guard, the counters of
+// tokens, the numbers of permits and the name of a primary stay. The queues of waiters expire later.
 func left(all []string) []string {
 	return slices.DeleteFunc(all, func(key string) bool {
 		return key == record.Key || key == record.PrimaryKey || keys.Counter.Has(key) || keys.Number.Has(key) || keys.Queue.Has(key)

@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestAFakeRunsAtItsRate(t *testing.T) {
+func TestFakeRunsAtItsRate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := clock.NewFake(1.01)
@@ -28,11 +28,11 @@ func TestAFakeRunsAtItsRate(t *testing.T) {
 	})
 }
 
-func TestAFakesTimersFollowItsRateAndSteps(t *testing.T) {
+func TestFakeTimersFollowItsRateAndSteps(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		change func(*clock.Fake) // 2 s after the timer was set to 10 s
-		want   time.Duration     // of the bubble
+		change func(*clock.Fake) // called 2 s after the timer was set to 10 s
+		want   time.Duration     // bubble time
 	}{
 		"as it was":     {func(*clock.Fake) {}, 10 * time.Second},
 		"twice as fast": {func(c *clock.Fake) { c.SetRate(2) }, 6 * time.Second},
@@ -54,7 +54,7 @@ func TestAFakesTimersFollowItsRateAndSteps(t *testing.T) {
 	}
 }
 
-func TestATimerOfAnOddRateIsNeverEarly(t *testing.T) {
+func TestTimerOfAnOddRateIsNeverEarly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for _, rate := range []float64{0.99, 0.995, 1.003, 1.01, 1.0 / 3, 3} {
@@ -71,7 +71,7 @@ func TestATimerOfAnOddRateIsNeverEarly(t *testing.T) {
 	})
 }
 
-// Both clocks' timers mean what time.Timer's do.
+// The timers of both clocks behave like time.Timer.
 func TestTimersStopAndReset(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func() clock.Clock{
@@ -99,7 +99,7 @@ func TestTimersStopAndReset(t *testing.T) {
 	}
 }
 
-func TestAFakeRefusesWhatNoClockDoes(t *testing.T) {
+func TestFakeRejectsImpossibleRatesAndSteps(t *testing.T) {
 	t.Parallel()
 	zero := 0.0
 	for _, rate := range []float64{0, -1, 1 / zero, zero / zero} {
@@ -110,8 +110,8 @@ func TestAFakeRefusesWhatNoClockDoes(t *testing.T) {
 	assert.Panics(t, func() { c.Step(-1) })
 }
 
-// TestAFakeThatHardlyRunsFiresNoTimerForAges, which are more than a Duration has.
-func TestAFakeThatHardlyRunsFiresNoTimerForAges(t *testing.T) {
+// TestTimerOfAVerySlowFakeDoesNotOverflow: its time is longer than any Duration.
+func TestTimerOfAVerySlowFakeDoesNotOverflow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clock.NewFake(1e-7)
 		c.Step(time.Second)

@@ -22,18 +22,18 @@ func TestSystemNeverGoesBack(t *testing.T) {
 	}
 }
 
-func TestSystemRunsWithGosClock(t *testing.T) {
+func TestSystemRunsAtTheRateOfGoClock(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
 	start := System.Now()
-	<-time.After(30 * time.Millisecond) // the time that is measured
+	<-time.After(30 * time.Millisecond) // the measured time
 	elapsed := System.Now().Sub(start)
 	assert.GreaterOrEqual(t, elapsed, 30*time.Millisecond)
 	assert.LessOrEqual(t, elapsed, time.Since(began)+resolution)
 }
 
-// bubble returns a system clock whose platform part reads Go's virtual time
-// plus the time that the machine is said to have slept.
+// bubble returns a system clock whose platform clock reads Go's virtual time plus slept, the
+// simulated sleep of the machine.
 func bubble() (s *system, slept *atomic.Int64) {
 	slept = &atomic.Int64{}
 	origin := time.Now()
@@ -53,9 +53,9 @@ func TestTimeAsleepCounts(t *testing.T) {
 	})
 }
 
-// TestATimerFindsOutThatTheMachineSlept, also one that was reset: a suspended machine's runtime timers have
-// as much left as when it fell asleep.
-func TestATimerFindsOutThatTheMachineSlept(t *testing.T) {
+// TestTimerNoticesThatTheMachineSlept, even after a Reset. A runtime timer of a suspended machine
+// resumes with the time it had left before the sleep.
+func TestTimerNoticesThatTheMachineSlept(t *testing.T) {
 	t.Parallel()
 	for _, first := range []time.Duration{time.Minute, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
@@ -70,9 +70,9 @@ func TestATimerFindsOutThatTheMachineSlept(t *testing.T) {
 	}
 }
 
-// A brief timer does not ask the platform, which costs a system call, and is late
-// by no more than a tick all the same.
-func TestABriefTimerGoesByGosClock(t *testing.T) {
+// A brief timer does not read the platform's clock, which costs a system call, and is still late by
+// at most a tick.
+func TestBriefTimerUsesGoClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
@@ -89,7 +89,7 @@ func TestABriefTimerGoesByGosClock(t *testing.T) {
 	})
 }
 
-func TestALongTimerFiresOnTime(t *testing.T) {
+func TestLongTimerFiresOnTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := bubble()
@@ -104,8 +104,8 @@ func TestALongTimerFiresOnTime(t *testing.T) {
 	})
 }
 
-// TestATimerThatIsSetAgainFiresOnTime, once, wherever the runtime's timer stood.
-func TestATimerThatIsSetAgainFiresOnTime(t *testing.T) {
+// TestTimerFiresOnceAfterReset, on time, wherever the runtime's timer stood.
+func TestTimerFiresOnceAfterReset(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const first = tick / 2
@@ -137,8 +137,8 @@ func TestATimerThatIsSetAgainFiresOnTime(t *testing.T) {
 	})
 }
 
-// TestGosClockMustDo where the platform has none, or one that lags.
-func TestGosClockMustDo(t *testing.T) {
+// TestGoClockIsUsedWithoutPlatformClock, or if the platform's clock lags.
+func TestGoClockIsUsedWithoutPlatformClock(t *testing.T) {
 	t.Parallel()
 	for _, lags := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestGosClockMustDo(t *testing.T) {
 	}
 }
 
-// A machine is a system clock on clocks that the test moves.
+// A machine is a system clock based on clocks that the test moves.
 type machine struct {
 	*system
 	now, wall, boot time.Duration
@@ -169,7 +169,7 @@ func newMachine() *machine {
 func (m *machine) run(d time.Duration)   { m.now, m.wall, m.boot = m.now+d, m.wall+d, m.boot+d }
 func (m *machine) sleep(d time.Duration) { m.wall, m.boot = m.wall+d, m.boot+d }
 
-// TestSleepIsNoticedAtOnce, and not with the next reading of the platform's clock.
+// TestSleepIsNoticedAtOnce, without waiting for the next regular reading of the platform's clock.
 func TestSleepIsNoticedAtOnce(t *testing.T) {
 	t.Parallel()
 	m := newMachine()
@@ -183,8 +183,8 @@ func TestSleepIsNoticedAtOnce(t *testing.T) {
 	assert.Equal(t, Instant(time.Minute+2*time.Microsecond+2*gapNoise), m.Now())
 }
 
-// TestWhoSetsTheWallClockChangesNothing, not even where that hides a sleep: it then counts soon.
-func TestWhoSetsTheWallClockChangesNothing(t *testing.T) {
+// TestSettingTheWallClockChangesNothing. If it hides a sleep, the sleep counts a little later.
+func TestSettingTheWallClockChangesNothing(t *testing.T) {
 	t.Parallel()
 	m := newMachine()
 	for _, step := range []time.Duration{time.Hour, -2 * time.Hour, time.Millisecond} {
@@ -198,8 +198,8 @@ func TestWhoSetsTheWallClockChangesNothing(t *testing.T) {
 	assert.Equal(t, Instant(m.now+time.Minute), m.Now())
 }
 
-// TestThePlatformsClockIsReadSeldom, because that is a system call.
-func TestThePlatformsClockIsReadSeldom(t *testing.T) {
+// TestPlatformClockIsReadRarely, because a reading is a system call.
+func TestPlatformClockIsReadRarely(t *testing.T) {
 	t.Parallel()
 	m := newMachine()
 	const life = 10 * time.Microsecond
@@ -210,8 +210,8 @@ func TestThePlatformsClockIsReadSeldom(t *testing.T) {
 	assert.LessOrEqual(t, m.asked, 100)
 }
 
-// TestTimeBetweenTwoReadingsIsNoSleep: a goroutine may lose its processor between them.
-func TestTimeBetweenTwoReadingsIsNoSleep(t *testing.T) {
+// TestTimeBetweenTwoReadingsIsNotSleep: a goroutine may lose its processor between them.
+func TestTimeBetweenTwoReadingsIsNotSleep(t *testing.T) {
 	t.Parallel()
 	m := newMachine()
 	m.platform = func() (time.Duration, bool) {
@@ -227,8 +227,8 @@ func TestTimeBetweenTwoReadingsIsNoSleep(t *testing.T) {
 	}
 }
 
-// TestALongReadingHidesNoLaterSleep: what was no sleep must not stand for one.
-func TestALongReadingHidesNoLaterSleep(t *testing.T) {
+// TestLongReadingHidesNoLaterSleep: the time that the reading took must not be mistaken for sleep.
+func TestLongReadingHidesNoLaterSleep(t *testing.T) {
 	t.Parallel()
 	m := newMachine()
 	m.platform = func() (time.Duration, bool) {
@@ -244,13 +244,12 @@ func TestALongReadingHidesNoLaterSleep(t *testing.T) {
 	assert.Equal(t, time.Second, m.Now().Sub(lease))
 }
 
-// TestASleepIsNoticedByAReadingThatTookLonger.
-func TestASleepIsNoticedByAReadingThatTookLonger(t *testing.T) {
+func TestLongReadingNoticesAShorterSleep(t *testing.T) {
 	t.Parallel()
 	m := newMachine()
 	readings := 0
 	m.read = func() (now, wall time.Duration) {
-		if readings++; readings == 2 { // behind the platform's
+		if readings++; readings == 2 { // after the platform's clock
 			m.run(300 * time.Millisecond)
 		}
 		return m.now, m.wall

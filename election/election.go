@@ -12,57 +12,58 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// An Election is an office that one candidate at a time holds. It is safe for concurrent use.
+// An Election chooses one leader at a time among its candidates. It is safe for concurrent use.
 type Election struct {
 	locker *redlock.Locker
 	name   string
 	opts   []redlock.Option
 }
 
-// New returns the election for the office name, which is the name of a lock of locker. The options
-// are for that lock. The TTL bounds how long there is no leader after one vanished. Fenced, Owner
-// and Exclusive are always set. Renew(false) makes each term end after the TTL.
+// New returns the election with the given name, which is also the name of its lock. The options
+// apply to that lock. The TTL limits the time without a leader after a leader has vanished. Fenced,
+// Owner and Exclusive are always set. Renew(false) makes each term end after the TTL.
 func New(locker *redlock.Locker, name string, opts ...redlock.Option) *Election {
 	return &Election{locker: locker, name: name, opts: slices.Clone(opts)}
 }
 
-// A Term is one time of leading.
+// A Term is one candidate's time as leader.
 type Term struct{ lock *redlock.Lock }
 
-// Token returns the number of the term, a fencing token. A later term of the office has a greater
-// one, whoever leads. Send it to the resource with every write (package fence).
+// Token returns the number of the term, a fencing token. A later term of the election has a greater
+// number, whichever candidate leads. Send it to the resource with every write (package fence).
 func (t Term) Token() int64 { return t.lock.Fence() }
 
-// Remaining returns how long the leader is certainly the only one without a renewal, and zero once
-// the term is over.
+// Remaining returns the time for which the leader is certainly the only one, even without a
+// renewal. It returns zero after the term has ended.
 func (t Term) Remaining() time.Duration { return t.lock.Remaining() }
 
-// Run campaigns for the office until ctx ends, and calls lead each time that it wins. id tells
-// observers and other candidates who leads, and decides nothing: at most 128 bytes of printable
-// text, as for redlock.Owner. Each candidate is one Run.
+// Run campaigns until ctx ends, and calls lead each time it wins. id names the candidate for
+// observers and other candidates, and has no other effect. It is at most 128 bytes of printable
+// text, as for redlock.Owner. Each candidate calls Run once.
 //
-// The context of lead ends with ctx, and when the lock is lost, with a cause that matches
-// redlock.ErrLost. lead must then return: only then is the lock released, and does this candidate
-// campaign again. If lead panics the lock is released, too.
+// The context of lead ends with ctx. It also ends when the lock is lost, with a cause that matches
+// redlock.ErrLost. lead must then return, because Run releases the lock and campaigns again only
+// after that. The lock is also released if lead panics.
 //
-// lead resigns by returning nil. Then the others have at least half a second to win. If it returns
-// an error while it still leads, Run releases the lock and returns the error. After its context has
-// ended its result is ignored.
+// lead resigns by returning nil. The other candidates then have at least half a second to win. If
+// lead returns an error while it still leads, Run releases the lock and returns the error. If its
+// context has ended, the result of lead is ignored.
 //
-// When Run returns, a quorum of servers has confirmed the release, or the node timeout is over.
-// Close the Locker before the process exits, because requests to the other servers are lost with it.
+// When Run returns, a quorum of servers has confirmed the release, or the node timeout has expired.
+// Close the Locker before the process exits, because the exit discards the requests to the other
+// servers.
 //
-// Run returns nil if ctx has ended, lead's error, or an error that waiting cannot help:
-// redlock.ErrClosed, a wrong name, ID or option, or redlock.QuorumError.Permanent. It waits through
-// outages, with pauses that grow to two seconds.
+// Run returns nil if ctx has ended. Otherwise it returns the error of lead, or an error that
+// waiting cannot fix: redlock.ErrClosed, an invalid name, ID or option, or
+// redlock.QuorumError.Permanent. Run waits through outages, with pauses of up to two seconds.
 func (e *Election) Run(ctx context.Context, id string, lead func(ctx context.Context, term Term) error) error {
 	switch {
 	case e.locker == nil:
-		return fmt.Errorf("election: %q: there is no Locker", e.name)
+		return fmt.Errorf("election: %q: the Locker is nil", e.name)
 	case ctx == nil:
-		return fmt.Errorf("election: %q: the context is nil; context.Background() is the one that never ends", e.name)
+		return fmt.Errorf("election: %q: the context is nil: pass context.Background() if it never ends", e.name)
 	case id == "":
-		return fmt.Errorf("election: %q: the candidate has no ID; give what tells people who it is", e.name)
+		return fmt.Errorf("election: %q: the candidate has no ID: pass a label that identifies it to people", e.name)
 	case lead == nil:
 		return fmt.Errorf("election: %q: the function is nil", e.name)
 	}
@@ -89,11 +90,11 @@ func (e *Election) Run(ctx context.Context, id string, lead func(ctx context.Con
 	return nil
 }
 
-// term is one term of office. Its error ends the campaign.
+// term runs one term. An error ends the campaign.
 func term(ctx context.Context, lock *redlock.Lock, lead func(context.Context, Term) error) error {
-	// The next leader begins at once after the release, so it comes when lead has returned. ctx has
-	// often ended by then, and the process exits after Run: so Release waits for confirmation, for
-	// the node timeout at most.
+	// The next leader begins as soon as the lock is released, so the release follows the return of
+	// lead. At that point ctx has often ended, and the process exits after Run. Release therefore
+	// waits for confirmation, for at most the node timeout.
 	defer lock.Release(context.WithoutCancel(ctx))
 	work, cancel := lock.Bind(ctx)
 	defer cancel()
@@ -104,12 +105,13 @@ func term(ctx context.Context, lock *redlock.Lock, lead func(context.Context, Te
 	return err
 }
 
-// standBack is how long a candidate leaves the field to the others after a term. Its own request
-// would always be the first after its release, and waiters without hints look every 200 ms.
+// standBack is the minimum time for which a candidate leaves the election to the others after a
+// term. Otherwise its own attempt would always be the first after its release, because waiters
+// without hints look every 200 ms.
 const standBack = 500 * time.Millisecond
 
-// Pauses between tries during an outage double from firstPause to lastPause. A part is drawn by
-// lot, so that candidates do not come all at once when it is over.
+// Pauses between tries during an outage double from firstPause to lastPause. A part is random, so
+// that the candidates do not all return at once after the outage.
 const (
 	firstPause = 50 * time.Millisecond
 	lastPause  = 2 * time.Second

@@ -14,16 +14,15 @@ import (
 
 	"github.com/redquorum/redquorum/election"
 	"github.com/redquorum/redquorum/internal/sim"
-	"github.com/redquorum/redquorum/internal/simtest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-func TestALeaderThatVanishesIsFollowedAfterItsTTL(t *testing.T) {
+func TestVanishedLeaderIsReplacedAfterItsTTL(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		first := campaign(t, w, "first")
 		before := <-first.begun
 		second := campaign(t, w, "second")
-		time.Sleep(time.Minute) // the lock is renewed
+		time.Sleep(time.Minute) // the lock is renewed in the meantime
 		assert.Empty(t, second.begun)
 		assert.Positive(t, before.Remaining())
 
@@ -40,7 +39,7 @@ func TestALeaderThatVanishesIsFollowedAfterItsTTL(t *testing.T) {
 	})
 }
 
-func TestALeaderThatResignsIsFollowedAtOnce(t *testing.T) {
+func TestResignedLeaderIsReplacedAtOnce(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		first := campaign(t, w, "first")
 		<-first.begun
@@ -52,7 +51,7 @@ func TestALeaderThatResignsIsFollowedAtOnce(t *testing.T) {
 			next := <-second.begun
 			assert.LessOrEqual(t, time.Since(began), 300*time.Millisecond)
 			assert.Empty(t, first.begun, "it stands back")
-			time.Sleep(time.Second) // it campaigns again
+			time.Sleep(time.Second) // the candidate campaigns again
 			second.result <- nil
 			assert.Greater(t, (<-first.begun).Token(), next.Token())
 			time.Sleep(time.Second)
@@ -62,8 +61,9 @@ func TestALeaderThatResignsIsFollowedAtOnce(t *testing.T) {
 	})
 }
 
-// TestOneLeadsWhateverTheLockersDefaultIs: an office has one holder.
-func TestOneLeadsWhateverTheLockersDefaultIs(t *testing.T) {
+// TestOneCandidateLeadsWithAnyLocker: an election has one leader, even if the Locker defaults to
+// shared locks or permits.
+func TestOneCandidateLeadsWithAnyLocker(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		for _, kind := range []redlock.LockerOption{redlock.Shared(), redlock.Permits(2)} {
 			first := campaign(t, w, "first", kind)
@@ -79,7 +79,7 @@ func TestOneLeadsWhateverTheLockersDefaultIs(t *testing.T) {
 	})
 }
 
-func TestALeaderThatIsStoppedIsFollowedAtOnce(t *testing.T) {
+func TestStoppedLeaderIsReplacedAtOnce(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		first, tired := campaign(t, w, "first"), errors.New("tired")
 		<-first.begun
@@ -102,14 +102,14 @@ func TestALeaderThatIsStoppedIsFollowedAtOnce(t *testing.T) {
 	})
 }
 
-// TestTheOfficeIsFreeWhenRunReturns: the process may exit then.
-func TestTheOfficeIsFreeWhenRunReturns(t *testing.T) {
+// TestLockIsFreeWhenRunReturns: the process may exit right after that.
+func TestLockIsFreeWhenRunReturns(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		first := campaign(t, w, "first")
 		<-first.begun
 		time.Sleep(time.Second)
 		first.leave(t)
-		assert.LessOrEqual(t, simtest.Holding(w, "office"), 2)
+		assert.LessOrEqual(t, sim.Holding(w, "office"), 2)
 
 		first = campaign(t, w, "first")
 		<-first.begun
@@ -122,8 +122,8 @@ func TestTheOfficeIsFreeWhenRunReturns(t *testing.T) {
 	})
 }
 
-// TestALossEndsTheTerm, and the candidate campaigns again when its callback has returned.
-func TestALossEndsTheTerm(t *testing.T) {
+// TestLossEndsTheTerm: the candidate campaigns again after its callback has returned.
+func TestLossEndsTheTerm(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		c := campaign(t, w, "first")
 		before := <-c.begun
@@ -143,7 +143,7 @@ func TestALossEndsTheTerm(t *testing.T) {
 	})
 }
 
-func TestACallbackThatIgnoresItsLossKeepsItsCandidateFromLeading(t *testing.T) {
+func TestCandidateLeadsOnlyAfterItsCallbackReturned(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		ctx, stop := context.WithCancel(t.Context())
@@ -166,7 +166,7 @@ func TestACallbackThatIgnoresItsLossKeepsItsCandidateFromLeading(t *testing.T) {
 	})
 }
 
-func TestAPanicReleasesTheOffice(t *testing.T) {
+func TestPanicReleasesTheLock(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		office := election.New(l, "office")
@@ -179,9 +179,9 @@ func TestAPanicReleasesTheOffice(t *testing.T) {
 	})
 }
 
-// TestThereIsNoHope: a wrong call, a key that is no lock and a closed Locker end the campaign, where an
-// outage does not.
-func TestThereIsNoHope(t *testing.T) {
+// TestPermanentErrorEndsTheCampaign: an invalid call, a key of another type and a closed Locker end
+// it. An outage does not.
+func TestPermanentErrorEndsTheCampaign(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		lead := func(context.Context, election.Term) error { return nil }
@@ -190,7 +190,7 @@ func TestThereIsNoHope(t *testing.T) {
 		assert.ErrorContains(t, office.Run(none, "a", lead), "the context is nil")
 		assert.ErrorContains(t, office.Run(t.Context(), "", lead), "has no ID")
 		assert.ErrorContains(t, office.Run(t.Context(), "a", nil), "the function is nil")
-		assert.ErrorContains(t, election.New(nil, "office").Run(t.Context(), "a", lead), "there is no Locker")
+		assert.ErrorContains(t, election.New(nil, "office").Run(t.Context(), "a", lead), "the Locker is nil")
 		assert.ErrorContains(t, office.Run(t.Context(), "a\n", lead), "must be printable text")
 		assert.ErrorContains(t, election.New(l, "").Run(t.Context(), "a", lead), "must not be empty")
 		for _, s := range w.Servers()[:3] {
@@ -202,7 +202,7 @@ func TestThereIsNoHope(t *testing.T) {
 	})
 }
 
-func TestAnObserverSeesWhoLeads(t *testing.T) {
+func TestObserverSeesTheLeader(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		office := election.New(l, "office")
@@ -268,8 +268,9 @@ func TestAnObserverSeesWhoLeads(t *testing.T) {
 	})
 }
 
-// TestOneLeadsAtATime by true time, under pauses, partitions and servers that forget. A candidate
-// at work trusts its term only while that has something left, as the documentation says.
+// TestOneLeadsAtATime: in true time, this holds in spite of pauses, partitions and servers that
+// forget. A working candidate trusts its term only while Remaining is positive, as the
+// documentation requires.
 func TestOneLeadsAtATime(t *testing.T) {
 	t.Parallel()
 	terms := 0

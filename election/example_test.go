@@ -6,12 +6,12 @@ import (
 	"fmt"
 
 	"github.com/redquorum/redquorum/election"
-	"github.com/redquorum/redquorum/internal/example"
+	"github.com/redquorum/redquorum/internal/sim"
 )
 
-// A candidate leads until it is told to stop, resigns or loses its lock.
+// A candidate leads until it is stopped, resigns or loses its lock.
 func ExampleElection_Run() {
-	locker, closeAll := example.Locker()
+	locker, closeAll := sim.ExampleLocker()
 	defer closeAll()
 
 	office := election.New(locker, "billing")

@@ -11,26 +11,24 @@ import (
 
 	"github.com/redquorum/redquorum/election"
 	"github.com/redquorum/redquorum/internal/sim"
-	"github.com/redquorum/redquorum/internal/simtest"
-	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	leg = simtest.Leg
-	rtt = simtest.RTT
-	ttl = simtest.TTL
+	leg = sim.OneWay
+	rtt = sim.RTT
+	ttl = sim.TTL
 )
 
-// inUse runs test on servers that have long been in use.
+// inUse runs test on servers that have been in use for long.
 func inUse(t *testing.T, seed uint64, test func(t *testing.T, w *sim.World)) {
 	t.Helper()
-	simtest.SimulateInUse(t, seed, 3*time.Hour, test)
+	sim.SimulateInUse(t, seed, 3*time.Hour, test)
 }
 
-// simulate is inUse beside other tests.
+// simulate is like inUse, in parallel with other tests.
 func simulate(t *testing.T, test func(t *testing.T, w *sim.World)) {
 	t.Helper()
 	t.Parallel()
@@ -41,19 +39,19 @@ func simulate(t *testing.T, test func(t *testing.T, w *sim.World)) {
 func open(t *testing.T, w *sim.World, opts ...redlock.LockerOption) (*redlock.Locker, *sim.Client) {
 	t.Helper()
 	c := w.NewClient(1)
-	return simtest.Locker(t, c, append(opts, redlock.TTL(ttl), redlock.MemoryGuard(true), timetest.Wall(w.Now))...), c
+	return sim.Locker(t, c, append(opts, redlock.TTL(ttl), redlock.MemoryGuard(true), sim.Wall(w.Now))...), c
 }
 
-// A candidate is a process that campaigns until stop is called. Its terms come by begun, and it
-// leads until the term is over or a result is sent to it.
+// A candidate is a process that campaigns until stop is called. It sends each term to begun, and
+// leads until the term ends or a result is sent to it.
 type candidate struct {
 	*sim.Client
 	office *election.Election
 	begun  chan election.Term
-	over   chan error // why each term was over, as its context tells; nil if by result
+	over   chan error // cause of the end of each term, from its context; nil if ended by result
 	result chan error
 	stop   func()
-	err    chan error // of Run
+	err    chan error // result of Run
 }
 
 func campaign(t *testing.T, w *sim.World, id string, opts ...redlock.LockerOption) *candidate {
@@ -70,7 +68,7 @@ func campaign(t *testing.T, w *sim.World, id string, opts ...redlock.LockerOptio
 			select {
 			case <-ctx.Done():
 				c.over <- context.Cause(ctx)
-				return assert.AnError // is of no interest any more
+				return assert.AnError // the result is ignored
 			case err := <-c.result:
 				c.over <- nil
 				return err

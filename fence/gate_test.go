@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestAStaleTokenDoesNotWrite(t *testing.T) {
+func TestStaleTokenDoesNotWrite(t *testing.T) {
 	t.Parallel()
 	var g fence.Gate
 	require.NoError(t, g.Do("k", 34, nil))
@@ -30,9 +30,9 @@ func TestAStaleTokenDoesNotWrite(t *testing.T) {
 	assert.Contains(t, err.Error(), "34")
 }
 
-// TestAnAnnouncementKeepsLateWritersOut from the grant on; a token that is not announced lets them
-// in until its holder's first write.
-func TestAnAnnouncementKeepsLateWritersOut(t *testing.T) {
+// TestAnnouncementRejectsLateWriters: it does so from the grant on. Without an announcement late
+// writers pass until the holder's first write.
+func TestAnnouncementRejectsLateWriters(t *testing.T) {
 	t.Parallel()
 	var g fence.Gate
 	const late, granted = 33, 34
@@ -49,17 +49,17 @@ func TestAnAnnouncementKeepsLateWritersOut(t *testing.T) {
 	}
 }
 
-func TestKeysAreApart(t *testing.T) {
+func TestKeysAreIndependent(t *testing.T) {
 	t.Parallel()
 	var g fence.Gate
 	require.NoError(t, g.Do("a", 2, nil))
 	require.NoError(t, g.Do("b", 1, nil))
 	require.NoError(t, g.Do("a", 2, func() error {
-		return g.Do("b", 1, nil) // in time, too: it does not wait for the write to a
+		return g.Do("b", 1, nil) // does not wait for the write to a
 	}))
 }
 
-func TestWhatIsNoTokenDoesNotWrite(t *testing.T) {
+func TestInvalidTokenDoesNotWrite(t *testing.T) {
 	t.Parallel()
 	var g fence.Gate
 	for _, token := range []int64{0, -1, fence.MaxToken + 1} {
@@ -71,9 +71,9 @@ func TestWhatIsNoTokenDoesNotWrite(t *testing.T) {
 	require.NoError(t, g.Do("k", fence.MaxToken, nil))
 }
 
-// A write that failed may have written something; and the holder of a lower
-// token is late whether it did or not.
-func TestATokenIsSeenEvenIfTheWriteFails(t *testing.T) {
+// A failed write may have changed something, and the holder of a lower token is late in either
+// case.
+func TestTokenIsSeenEvenIfTheWriteFails(t *testing.T) {
 	t.Parallel()
 	var g fence.Gate
 	disk := errors.New("disk full")
@@ -84,7 +84,7 @@ func TestATokenIsSeenEvenIfTheWriteFails(t *testing.T) {
 	require.NoError(t, g.Do("k", 3, nil), "the panic has left the key locked")
 }
 
-// If check and write were two steps, a later writer would fit in between.
+// If check and write were two steps, a later writer could write in between.
 func TestCheckAndWriteAreOneStep(t *testing.T) {
 	t.Parallel()
 	var (
@@ -97,7 +97,7 @@ func TestCheckAndWriteAreOneStep(t *testing.T) {
 		wg.Go(func() {
 			for range 500 {
 				token := next.Add(1)
-				runtime.Gosched() // be overtaken
+				runtime.Gosched() // let other writers overtake
 				err := g.Do("k", token, func() error {
 					runtime.Gosched()
 					history = append(history, token)

@@ -2,18 +2,18 @@ package fence
 
 import "fmt"
 
-// RedisSet is a Lua script that writes to a hash, unless a higher token has been seen there. The
-// token is in the field fence of the same hash, so both live, expire and move together.
+// RedisSet is a Lua script that writes to a hash unless the hash has seen a higher token. The token
+// is the field fence of the same hash, so both live, expire and move together.
 //
 //	KEYS[1]        the hash
 //	ARGV[1]        the token
-//	ARGV[2], ...   fields and values, in turn, as for HSET; none: the token is announced
+//	ARGV[2], ...   fields and values, in turn, as for HSET; omit them to announce the token
 //
-// It answers 0 if it has written or announced, and otherwise the highest token seen; [RedisReply] makes an error
-// of that. For a bad token, or a field fence that is not digits below 2^53, it returns an error reply
-// and writes nothing.
+// The script returns 0 if it has written or announced, and otherwise the highest token seen.
+// [RedisReply] converts that reply into an error. For an invalid token, or a field fence that does
+// not consist of digits below 2^53, the script returns an error reply and writes nothing.
 //
-// Any client can use it that can run a script (Redis 4 or later, or Valkey), for example redigo:
+// Any client that can run a script (Redis 4 or later, or Valkey) can use it, for example redigo:
 //
 //	set := redis.NewScript(1, fence.RedisSet)
 //	reply, err := redis.Int64(set.Do(conn, "account:42", token)) // as soon as the lock is granted
@@ -22,12 +22,12 @@ import "fmt"
 //	}
 //	reply, err = redis.Int64(set.Do(conn, "account:42", token, "balance", 90))
 //
-// or, with the script in a file, the command line:
+// The command line can use it, too, with the script in a file:
 //
 //	redis-cli --eval set.lua account:42 , 34 balance 90
 //
-// The hash need not be on a server that holds the lock. If its server loses or rolls back the hash
-// (eviction, EXPIRE, failover to a replica that lags), one late writer may pass.
+// The hash does not need to be on a server that holds the lock. If its server loses or rolls back
+// the hash (eviction, EXPIRE, failover to a lagging replica), one late writer may pass.
 const RedisSet = `local token = tonumber(ARGV[1])
 if not string.match(ARGV[1], '^[1-9]%d*$') or token >= 9007199254740992 then
 	return redis.error_reply('ERR fence: not a token: ' .. ARGV[1])
@@ -49,8 +49,9 @@ redis.call('HSET', KEYS[1], unpack(fields))
 return 0
 `
 
-// RedisReply returns nil if reply, RedisSet's answer to token, says that the fields of key were
-// written or the token announced, else a *StaleError, which matches ErrStale.
+// RedisReply returns nil if reply, the result of RedisSet for token, means that the fields of key
+// were written or the token was announced. Otherwise it returns a *StaleError, which matches
+// ErrStale.
 func RedisReply(key string, token, reply int64) error {
 	switch {
 	case reply == 0:
@@ -58,5 +59,5 @@ func RedisReply(key string, token, reply int64) error {
 	case reply > token:
 		return &StaleError{Key: key, Token: token, Highest: reply}
 	}
-	return fmt.Errorf("fence: %d makes no sense as the answer to token %d for %q", reply, token, key)
+	return fmt.Errorf("fence: %d is not a valid reply to token %d for %q", reply, token, key)
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/redquorum/redquorum/fence"
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/testenv"
 )
 
 // onServers runs a test against a real server and an embedded one.
@@ -23,7 +23,7 @@ func onServers(t *testing.T, test func(t *testing.T, dial func() redis.Conn)) {
 	for _, kind := range []fleet.Kind{fleet.Embedded, fleet.Process} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			f := need.Servers(t, kind, fleet.Options{Nodes: 1})
+			f := testenv.Servers(t, kind, fleet.Options{Nodes: 1})
 			test(t, func() redis.Conn {
 				c, err := redis.DialURL(f.URLs()[0])
 				require.NoError(t, err)
@@ -36,7 +36,7 @@ func onServers(t *testing.T, test func(t *testing.T, dial func() redis.Conn)) {
 
 var setScript = redis.NewScript(1, fence.RedisSet)
 
-// set is what the comment of RedisSet shows.
+// set is the code in the comment of RedisSet.
 func set(conn redis.Conn, key string, token int64, fields ...any) error {
 	reply, err := redis.Int64(setScript.Do(conn, append([]any{key, token}, fields...)...))
 	if err != nil {
@@ -66,7 +66,7 @@ func TestRedisSetRejectsTheStaleWriter(t *testing.T) {
 	})
 }
 
-// Lua has floating point numbers, which it likes to write as 1e+15.
+// Lua has only floating point numbers, and formats large ones as 1e+15.
 func TestRedisSetIsExactUpToTheHighestToken(t *testing.T) {
 	onServers(t, func(t *testing.T, dial func() redis.Conn) {
 		c := dial()
@@ -82,8 +82,9 @@ func TestRedisSetIsExactUpToTheHighestToken(t *testing.T) {
 	})
 }
 
-// TestRedisSetRefusesAFieldThatIsNoToken, and leaves it: Lua takes more for numbers than tokens are.
-func TestRedisSetRefusesAFieldThatIsNoToken(t *testing.T) {
+// TestRedisSetRefusesAnInvalidField: the script does not change the field. Lua accepts more texts
+// as numbers than there are tokens.
+func TestRedisSetRefusesAnInvalidField(t *testing.T) {
 	onServers(t, func(t *testing.T, dial func() redis.Conn) {
 		c := dial()
 		for _, field := range []string{"nan", "inf", "-inf", "-3", "0x20", "1e3", "1.5", " 1", "", "abc", "9007199254740992"} {
@@ -98,7 +99,7 @@ func TestRedisSetRefusesAFieldThatIsNoToken(t *testing.T) {
 	})
 }
 
-func TestRedisSetRefusesWhatIsNoToken(t *testing.T) {
+func TestRedisSetRefusesAnInvalidToken(t *testing.T) {
 	onServers(t, func(t *testing.T, dial func() redis.Conn) {
 		c := dial()
 		for _, token := range []any{0, -1, int64(fence.MaxToken + 1), "", "1.5", "0x10", "1e3", "007", "abc", " 1", "1 "} {
@@ -111,7 +112,7 @@ func TestRedisSetRefusesWhatIsNoToken(t *testing.T) {
 	})
 }
 
-// What the script does not understand, it does not write over.
+// The script does not overwrite data that it does not understand.
 func TestRedisSetRefusesForeignKeys(t *testing.T) {
 	onServers(t, func(t *testing.T, dial func() redis.Conn) {
 		c := dial()
@@ -128,8 +129,7 @@ func TestRedisSetRefusesForeignKeys(t *testing.T) {
 	})
 }
 
-// The history of the hash, as a single watcher on the same server sees it,
-// never goes back.
+// TestRedisSetIsAtomic: a single watcher on the same server never sees the hash go back.
 func TestRedisSetIsAtomic(t *testing.T) {
 	onServers(t, func(t *testing.T, dial func() redis.Conn) {
 		var wg sync.WaitGroup
@@ -151,14 +151,14 @@ func TestRedisSetIsAtomic(t *testing.T) {
 			pair, err := redis.Strings(watcher.Do("HMGET", "k", "v", "fence"))
 			require.NoError(t, err)
 			require.Equal(t, pair[0], pair[1], "the value of one writer, the token of another")
-			v, _ := strconv.ParseInt(pair[0], 10, 64) // 0: not yet written
+			v, _ := strconv.ParseInt(pair[0], 10, 64) // 0 if not written yet
 			history = append(history, v)
 		}
 		assert.True(t, slices.IsSorted(history), "the history goes back: %v", history)
 	})
 }
 
-func TestRedisReplyDoesNotTakeNonsenseForSuccess(t *testing.T) {
+func TestRedisReplyRefusesAnInvalidReply(t *testing.T) {
 	t.Parallel()
 	for _, reply := range []int64{-1, 1, 34} {
 		err := fence.RedisReply("k", 34, reply)

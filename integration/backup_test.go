@@ -20,10 +20,10 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// TestABackupCostsNoVote: two of three servers are backed up over the network at the same time, as
-// by cron, and later free the backlog that they had for it. Each time their master_replid changes. No try
-// fails meanwhile, neither of a client that is at work nor of one that was idle or has just come.
-func TestABackupCostsNoVote(t *testing.T) {
+// TestBackupCostsNoVote: two of three servers are backed up over the network at the same time, as
+// cron would do, and later free the backlog of the backup. Both steps change their master_replid.
+// No try fails during that time, whether the client is busy, idle or new.
+func TestBackupCostsNoVote(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, fleet.Options{Nodes: 3, Volatile: true})
 	if strings.HasPrefix(r.version(t, 0), "redis_version:6.") {

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/testenv"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -27,12 +27,12 @@ func startSettable(t *testing.T) *settable {
 	t.Helper()
 	s := &settable{clock: fleet.Clock(filepath.Join(t.TempDir(), "clock"))}
 	s.set(t, 0)
-	need.Redis(t)
+	testenv.NeedRedis(t)
 	f, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{
 		Nodes: 1, Arguments: []string{"--port", "0", "--save", "", "--dir", t.TempDir()}, Clocks: []fleet.Clock{s.clock},
 	})
 	if err != nil {
-		need.Faketime(t, fmt.Errorf("redis-server does not start with libfaketime, as where it is linked with a malloc of its own: %w", err))
+		testenv.NeedFaketime(t, fmt.Errorf("redis-server does not start with libfaketime, as where it is linked with a malloc of its own: %w", err))
 	}
 	t.Cleanup(func() { assert.NoError(t, f.Close()) })
 	s.socket = strings.TrimPrefix(f.URLs()[0], "unix://")
@@ -41,7 +41,7 @@ func startSettable(t *testing.T) *settable {
 
 func (s *settable) url() string { return "unix://" + s.socket }
 
-// set sets the clock ahead of the right time, or back.
+// set sets the clock ahead of the correct time, or back.
 func (s *settable) set(t *testing.T, ahead time.Duration) {
 	t.Helper()
 	require.NoError(t, s.clock.Set(ahead))
@@ -63,12 +63,12 @@ func (s *settable) set(t *testing.T, ahead time.Duration) {
 	})
 }
 
-func TestALockIsNotGivenTwiceThoughAClockIsSetAhead(t *testing.T) {
+func TestLockIsNotGrantedTwiceWhenAClockIsSetAhead(t *testing.T) {
 	t.Parallel()
 	untilFast(t, 2*time.Second, func(ttl time.Duration) bool { return jumpsAhead(t, ttl) })
 }
 
-// jumpsAhead is a try of the test above. It reports whether the machine was fast enough.
+// jumpsAhead is one attempt of the test above. It reports whether the machine was fast enough.
 func jumpsAhead(t *testing.T, ttl time.Duration) bool {
 	server := startSettable(t)
 	holder := open(t, []string{server.url()}, guarding(ttl, redlock.Renew(false))...)
@@ -91,7 +91,7 @@ func jumpsAhead(t *testing.T, ttl time.Duration) bool {
 	return true
 }
 
-func TestAClockThatIsSetBackDisturbsNobody(t *testing.T) {
+func TestClockSetBackDisturbsNoClient(t *testing.T) {
 	t.Parallel()
 	const ttl = 2 * time.Second
 	server := startSettable(t)
@@ -111,7 +111,7 @@ func TestAClockThatIsSetBackDisturbsNobody(t *testing.T) {
 	require.NoError(t, lock.Release(context.Background()))
 }
 
-func TestTokensRiseThoughTheServersClockIsSet(t *testing.T) {
+func TestTokensRiseWhenTheServersClockIsSet(t *testing.T) {
 	t.Parallel()
 	server := startSettable(t)
 	locker := open(t, []string{server.url()}, redlock.Fenced())

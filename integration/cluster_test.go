@@ -12,16 +12,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/testenv"
 	"github.com/redquorum/redquorum/once"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// startShard starts one server in cluster mode that has all slots, as managed services do whose
+// startShard starts one server in cluster mode that has all slots, like the managed services whose
 // default is a cluster of one shard.
 func startShard(t *testing.T) (urls []string) {
 	t.Helper()
-	f := need.Servers(t, fleet.Process, fleet.Options{Nodes: 1, Volatile: true, Mode: fleet.ClusterNode})
+	f := testenv.Servers(t, fleet.Process, fleet.Options{Nodes: 1, Volatile: true, Mode: fleet.ClusterNode})
 	c, err := redis.DialURL(f.URLs()[0])
 	require.NoError(t, err)
 	defer c.Close()
@@ -38,11 +38,12 @@ func startShard(t *testing.T) (urls []string) {
 	return f.URLs()
 }
 
-// TestEveryKindOfLockOnAClusterOfOneShard, with names of many slots, at the same time.
+// TestEveryKindOfLockOnAClusterOfOneShard: the names belong to many slots, and the locks are taken
+// at the same time.
 func TestEveryKindOfLockOnAClusterOfOneShard(t *testing.T) {
 	t.Parallel()
 	urls := startShard(t)
-	const ttl = 5 * time.Second // a busy machine lost locks of two seconds
+	const ttl = 5 * time.Second // with two seconds, a busy machine lost locks
 	l, other := open(t, urls, guarding(ttl)...), open(t, urls, guarding(ttl)...)
 	trusted(t, l)
 	trusted(t, other)
@@ -54,13 +55,13 @@ func TestEveryKindOfLockOnAClusterOfOneShard(t *testing.T) {
 			t.Parallel()
 			var all sync.WaitGroup
 			for _, by := range []*redlock.Locker{l, other} {
-				for i := range 10 { // renewals of many slots at the same moment
+				for i := range 10 { // locks in many slots are renewed at the same moment
 					all.Go(func() {
 						k, err := by.Acquire(t.Context(), fmt.Sprint(what, i), opts...)
 						if !assert.NoError(t, err) {
 							return
 						}
-						time.Sleep(ttl * 3 / 4) // two renewals
+						time.Sleep(ttl * 3 / 4) // long enough for two renewals
 						assert.NoError(t, k.Release(context.Background()))
 					})
 				}
@@ -82,7 +83,7 @@ func TestEveryKindOfLockOnAClusterOfOneShard(t *testing.T) {
 		t.Parallel()
 		k, err := l.Acquire(t.Context(), "taken")
 		require.NoError(t, err)
-		time.Sleep(100 * time.Millisecond) // it is watched then
+		time.Sleep(100 * time.Millisecond) // wait until the lock is watched
 		require.NoError(t, other.ReleaseValue(t.Context(), "taken", k.Value()))
 		select {
 		case <-k.Context().Done():

@@ -9,16 +9,17 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/redquorum/redquorum/internal/timetest"
+	"github.com/redquorum/redquorum/internal/sim"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// wall sets a Locker's wall clock ahead of the right time, or back.
+// wall sets a Locker's wall clock ahead of the correct time, or back.
 func wall(ahead time.Duration) redlock.LockerOption {
-	return timetest.Wall(func() time.Time { return time.Now().Add(ahead) })
+	return sim.Wall(func() time.Time { return time.Now().Add(ahead) })
 }
 
-// A ledger is the resource that a token protects. It refuses one that is not above the last.
+// A ledger is the resource protected by a token. It rejects a token that is not above the last
+// accepted token.
 type ledger struct {
 	mu   sync.Mutex
 	last int64
@@ -36,7 +37,7 @@ func (l *ledger) enter(token int64) error {
 	return nil
 }
 
-// once acquires the ledger's lock, enters its token, and releases it.
+// once acquires the ledger's lock, records its token, and releases it.
 func (l *ledger) once(locker *redlock.Locker, name string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), failAfter)
 	defer cancel()
@@ -50,18 +51,18 @@ func (l *ledger) once(locker *redlock.Locker, name string) error {
 	return lock.Release(context.Background())
 }
 
-// tokenSlack is how far a token may be from a server's clock at first.
+// tokenSlack is the greatest initial distance of a token from a server's clock.
 const tokenSlack = 2 * time.Second
 
-// walls are what the wall clocks of four processes say.
+// walls lists the offsets of the wall clocks of four processes.
 var walls = map[string][]time.Duration{
 	"about the slack":       {tokenSlack, -tokenSlack, 4 * tokenSlack, -4 * tokenSlack},
 	"far off":               {time.Hour, -time.Hour, longTTL / 2, -longTTL / 2},
 	"all within half a TTL": {longTTL/2 - time.Second, 1 - longTTL/2, time.Second, -time.Second},
 }
 
-func TestTokensRiseUnderContentionWhateverTheClocksSay(t *testing.T) {
-	const callers, each = 3, 20 // of a process hand the lock over to each other
+func TestTokensRiseUnderContentionWithAnyClocks(t *testing.T) {
+	const callers, each = 3, 20 // the callers of one process hand the lock over to each other
 	onEveryKind(t, func(t *testing.T, r *rig) {
 		r.sweeps(t)
 		for name, wrong := range walls {

@@ -12,13 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/fleet/relay"
 	"github.com/redquorum/redquorum/internal/record"
-	"github.com/redquorum/redquorum/internal/relay"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// An amnesia is a way in which a node forgets a lock. In each of them it forgets the epoch record
-// as well.
+// An amnesia is a way in which a node forgets a lock, together with its epoch record.
 type amnesia struct {
 	name  string
 	begin func(r *rig, i int, name string) error
@@ -46,11 +45,11 @@ func (r *rig) forget(t *testing.T, a amnesia, name string, which ...int) {
 	require.NoError(t, r.some(which, func(i int) error { return a.begin(r, i, name) }))
 }
 
-// The lock is not renewed, so that its holder believes in it up to its deadline,
-// though a majority has forgotten it.
-func TestALockIsNotGivenTwiceThoughAMajorityForgets(t *testing.T) {
+// The lock is not renewed, so its holder relies on it until its deadline, although a majority has
+// forgotten it.
+func TestLockIsNotGrantedTwiceWhenAMajorityForgets(t *testing.T) {
 	onEveryKind(t, func(t *testing.T, r *rig) {
-		ttl := map[fleet.Kind]time.Duration{fleet.Process: time.Second, fleet.Docker: 3 * time.Second}[r.Kind()]
+		ttl := map[fleet.Kind]time.Duration{fleet.Process: time.Second, inContainers: 3 * time.Second}[r.Kind()]
 		r.sweeps(t)
 		for _, how := range []amnesia{restarted, flushed, evicted} {
 			t.Run(how.name, func(t *testing.T) {
@@ -60,7 +59,7 @@ func TestALockIsNotGivenTwiceThoughAMajorityForgets(t *testing.T) {
 	})
 }
 
-// majorityForgets is a try of the test above. It reports whether the machine was fast enough.
+// majorityForgets is one attempt of the test above. It reports whether the machine was fast enough.
 func majorityForgets(t *testing.T, r *rig, how amnesia, ttl time.Duration) bool {
 	holder := openIsolated(t, r.URLs(), guarding(ttl, redlock.Renew(false))...)
 	contender := r.locker(t, guarding(ttl)...)
@@ -70,7 +69,7 @@ func majorityForgets(t *testing.T, r *rig, how amnesia, ttl time.Duration) bool 
 	votes(t, lock, nodes)
 	holder.cutOff()
 	err := r.some([]int{0, 2, 4}, func(i int) error { return how.begin(r, i, "held") })
-	if !lock.Valid() { // nor may its keys have been there to be evicted
+	if !lock.Valid() { // the lock's keys may not have existed when other keys were evicted
 		return false
 	}
 	require.NoError(t, err)
@@ -92,10 +91,11 @@ func majorityForgets(t *testing.T, r *rig, how amnesia, ttl time.Duration) bool 
 	return true
 }
 
-// TestALockIsNotGivenTwiceThoughServersFailOverAndBack: two of three servers fail over to their
-// replicas and back, and lose the keys that the replicas lacked. The processes, the connections
-// and the record stay the same. Sentinel also kills the connections, at both switches.
-func TestALockIsNotGivenTwiceThoughServersFailOverAndBack(t *testing.T) {
+// TestLockIsNotGrantedTwiceWhenServersFailOverAndBack: two of three servers fail over to their
+// replicas and back, and lose the keys that the replicas lacked. The processes, the connections and
+// the record stay the same. One case also kills the connections in both directions, as Sentinel
+// does.
+func TestLockIsNotGrantedTwiceWhenServersFailOverAndBack(t *testing.T) {
 	t.Parallel()
 	for _, kill := range []bool{false, true} {
 		t.Run(fmt.Sprint("connections killed: ", kill), func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestALockIsNotGivenTwiceThoughServersFailOverAndBack(t *testing.T) {
 	}
 }
 
-// failOverAndBack is a try of the test above. It reports whether the machine was fast enough.
+// failOverAndBack is one attempt of the test above. It reports whether the machine was fast enough.
 func failOverAndBack(t *testing.T, ttl time.Duration, kill bool) bool {
 	r := newRig(t, fleet.Options{Nodes: 5}) // the last two are replicas of nodes 1 and 2
 	switched := func(i int) {
@@ -119,7 +119,7 @@ func failOverAndBack(t *testing.T, ttl time.Duration, kill bool) bool {
 	b := open(t, r.URLs()[:3], guarding(ttl)...)
 	trusted(t, a.Locker)
 	trusted(t, b)
-	for _, i := range []int{3, 4} { // the promotion; what comes now, the replicas lack
+	for _, i := range []int{3, 4} { // promote the replicas, which lack all later keys
 		r.must(t, i, "REPLICAOF", "NO", "ONE")
 	}
 	lock := acquire(t, a.Locker, "failed over")
@@ -142,7 +142,7 @@ func failOverAndBack(t *testing.T, ttl time.Duration, kill bool) bool {
 	return true
 }
 
-// untilFast doubles a TTL until the machine is fast enough for what try has to do within it.
+// untilFast doubles a TTL until the machine is fast enough for one attempt within it.
 func untilFast(t *testing.T, ttl time.Duration, try func(ttl time.Duration) bool) {
 	t.Helper()
 	for !try(ttl) {
@@ -151,8 +151,8 @@ func untilFast(t *testing.T, ttl time.Duration, try func(ttl time.Duration) bool
 	}
 }
 
-// An isolated holder can be cut off from its servers, so that it does not learn that they have
-// forgotten its locks, and believes in them up to their deadlines.
+// An isolated holder can be cut off from its servers, so that it does not notice that they have
+// forgotten its locks, and relies on the locks until their deadlines.
 type isolated struct {
 	*redlock.Locker
 	relays []*relay.Relay
@@ -171,7 +171,7 @@ func openIsolated(t *testing.T, urls []string, opts ...redlock.LockerOption) *is
 	return u
 }
 
-// cutOff drops all messages, either way.
+// cutOff drops all messages in both directions.
 func (u *isolated) cutOff() {
 	for _, r := range u.relays {
 		r.Break(relay.Requests, relay.Fault{Mode: relay.Drop})

@@ -18,7 +18,7 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// groupsOf returns the groups of a client, with connections of its own.
+// groupsOf returns the groups of a client, with its own connections.
 func (r *rig) groupsOf(t *testing.T, servers map[string][]int) (groups []redlock.Group) {
 	t.Helper()
 	for name, of := range servers {
@@ -31,7 +31,7 @@ func (r *rig) groupsOf(t *testing.T, servers map[string][]int) (groups []redlock
 	return groups
 }
 
-// groupClient has a client of groups work until the function returned is called.
+// groupClient starts a client of groups. It works until leave is called.
 func (h *history) groupClient(t *testing.T, groups []redlock.Group) (leave func()) {
 	l, err := redlock.NewGroups(groups, redlock.TTL(2*time.Second))
 	require.NoError(t, err)
@@ -47,8 +47,8 @@ func (h *history) groupClient(t *testing.T, groups []redlock.Group) (leave func(
 	return func() { cancel(); all.Wait(); assert.NoError(t, l.Close()) }
 }
 
-// TestOtherGroupsAreRefusedUnderLoad: clients that name other groups or servers work beside those that came before, and
-// get no lock, while servers lose their data, one after the other.
+// TestOtherGroupsAreRefusedUnderLoad: clients with other groups or servers start later, and get no
+// lock, while servers lose their data in turn.
 func TestOtherGroupsAreRefusedUnderLoad(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, fleet.Options{Nodes: 9, Volatile: true})
@@ -58,12 +58,12 @@ func TestOtherGroupsAreRefusedUnderLoad(t *testing.T) {
 	for range 5 {
 		leave = append(leave, h.groupClient(t, r.groupsOf(t, groups)))
 	}
-	h.goesOn(t, 0) // the first TTL of new servers is one of quarantine
+	h.goesOn(t, 0) // the first TTL of new servers is a quarantine
 	var refused []*redlock.Locker
 	for _, other := range []map[string][]int{
 		{"a": {0, 1, 2}, "b": {3, 4, 5}, "c": {6, 7, 8}}, {"b": {0, 1, 2}, "a": {3, 4, 5}}, {"a": {0, 1, 2}}, {"a": {0, 1, 6}, "b": {3, 4, 5}},
 	} {
-		l, err := redlock.NewGroups(r.groupsOf(t, other))
+		l, err := redlock.NewGroups(r.groupsOf(t, other), redlock.NodeTimeout(nodeTimeout))
 		require.NoError(t, err)
 		t.Cleanup(func() { l.Close() })
 		refused = append(refused, l)
@@ -89,12 +89,14 @@ func TestOtherGroupsAreRefusedUnderLoad(t *testing.T) {
 	h.judge(t)
 }
 
-// TestLostRacesLeaveNoRecords: clients with different groups meet new servers in the same moment. Where some have a
-// majority of the records, the others take theirs back when they try again.
+// TestLostRacesLeaveNoRecords: clients with different groups find new servers at the same moment.
+// If some clients have a majority of the records, the other clients remove their own records when
+// they try again.
 func TestLostRacesLeaveNoRecords(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, fleet.Options{Nodes: 6, Volatile: true})
-	// isOver reports whether nobody has a majority of the records, or nobody else has one.
+	// isOver reports whether no client has a majority of the records, or only one client has
+	// records.
 	isOver := func() bool {
 		with := map[string]int{}
 		for i := range 3 {
@@ -116,7 +118,7 @@ func TestLostRacesLeaveNoRecords(t *testing.T) {
 			require.NoError(t, err)
 			lockers = append(lockers, l)
 		}
-		for _, l := range lockers { // or connecting takes longer for some
+		for _, l := range lockers { // otherwise connecting takes longer for some clients
 			_, _ = l.Inspect(t.Context(), "x")
 		}
 		require.Eventually(t, func() bool {

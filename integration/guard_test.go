@@ -17,10 +17,9 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// sweeps has the test leave nodes without the keys that outlive their clients by
-// days and years: the epoch record and the counters of fencing tokens. It must
-// be called before the test opens its Lockers. A client of which a node still
-// has a connection might write a record anew.
+// sweeps removes, at the end of the test, the keys that outlive their clients by days or years: the
+// epoch record and the counters of fencing tokens. Call it before the test opens its Lockers,
+// because a client that is still connected might write a record again.
 func (r *rig) sweeps(t *testing.T) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -45,9 +44,9 @@ func (r *rig) sweeps(t *testing.T) {
 	})
 }
 
-// guarding are the options of a Locker with the memory guard, as users have it. A vote
-// may take nearly the whole TTL, since servers that write each command to disk
-// are slow now and then.
+// guarding returns the options of a Locker with the memory guard, which is the default for users. A
+// vote may take nearly the whole TTL, because servers that write each command to disk are slow from
+// time to time.
 func guarding(ttl time.Duration, more ...redlock.LockerOption) []redlock.LockerOption {
 	return append([]redlock.LockerOption{redlock.TTL(ttl), redlock.NodeTimeout(ttl * 3 / 4), redlock.MemoryGuard(true)}, more...)
 }
@@ -61,7 +60,7 @@ func trusted(t *testing.T, locker *redlock.Locker) {
 		if err != nil {
 			return err
 		}
-		in, err := locker.Inspect(context.Background(), name) // is answered behind the last vote
+		in, err := locker.Inspect(context.Background(), name) // nodes answer after their votes
 		if n := lock.Votes(); n < len(in.Nodes) {
 			err = errors.Join(err, fmt.Errorf("%d votes of %d", n, len(in.Nodes)))
 		}
@@ -69,7 +68,7 @@ func trusted(t *testing.T, locker *redlock.Locker) {
 	})
 }
 
-func TestANewConnectionToTheSameProcessIsNoReasonForAQuarantine(t *testing.T) {
+func TestReconnectToTheSameProcessCausesNoQuarantine(t *testing.T) {
 	const ttl = 2 * time.Second
 	onEveryKind(t, func(t *testing.T, r *rig) {
 		r.sweeps(t)
@@ -100,9 +99,9 @@ func TestANewConnectionToTheSameProcessIsNoReasonForAQuarantine(t *testing.T) {
 	})
 }
 
-// A server that kept its keys may have lost the last of them. The client cannot know,
-// unless an option says that there is nothing to guard against.
-func TestARestartMeansAQuarantineEvenIfTheMemoryIsKept(t *testing.T) {
+// A server that kept its keys may have lost the last ones. The client cannot know, unless an option
+// disables the guard.
+func TestRestartCausesAQuarantineEvenIfTheKeysAreKept(t *testing.T) {
 	const ttl = 2 * time.Second
 	onEveryKind(t, func(t *testing.T, r *rig) {
 		r.sweeps(t)
@@ -136,8 +135,9 @@ func TestARestartMeansAQuarantineEvenIfTheMemoryIsKept(t *testing.T) {
 	})
 }
 
-// lockConnections returns the ids of the connections by which locks are taken. Beside them is one
-// for hints, if the machine was so busy that a lock was held for longer than some milliseconds.
+// lockConnections returns the ids of the connections on which locks are taken. There may be another
+// connection for hints, if the machine was so busy that a lock was held for longer than a few
+// milliseconds.
 func lockConnections(t *testing.T, c redis.Conn) (ids []string) {
 	t.Helper()
 	list, err := redis.String(c.Do("CLIENT", "LIST"))

@@ -15,21 +15,22 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/testenv"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// TestEveryOtherKeyIsReserved has a server show each command, while clients take locks of all kinds and
-// doctor tries its rights one by one. A key that is written is the key of one of these locks, or is the
-// key of no lock: else the key of a lock could be written or deleted by mistake.
+// TestEveryOtherKeyIsReserved makes a server show each command, while clients take locks of all
+// kinds and doctor tests its rights in turn. A written key must be the key of one of these locks,
+// or must not be a valid key of a lock, because otherwise a client could write or delete the key of
+// a lock by mistake.
 func TestEveryOtherKeyIsReserved(t *testing.T) {
 	t.Parallel()
-	f := need.Servers(t, fleet.Process, fleet.Options{Nodes: 1, Volatile: true})
+	f := testenv.Servers(t, fleet.Process, fleet.Options{Nodes: 1, Volatile: true})
 	url := f.URLs()[0]
 	shown, err := net.Dial("tcp", strings.TrimPrefix(url, "redis://"))
 	require.NoError(t, err)
 	defer shown.Close()
-	_, err = shown.Write([]byte("MONITOR\r\n")) // a server keeps all of it for one that reads late
+	_, err = shown.Write([]byte("MONITOR\r\n")) // the server keeps all output for a slow reader
 	require.NoError(t, err)
 	c, err := redis.DialURL(url)
 	require.NoError(t, err)

@@ -10,21 +10,20 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/internal/fleet/relay"
 	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/internal/relay"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// A staller takes and releases a lock while one node leaves its SET unanswered.
-// Each has a Locker of its own, so that no wait between connection attempts is
-// left over from the one before.
+// A staller acquires and releases a lock while one node leaves its SET unanswered. Each staller has
+// its own Locker, so that no pause between connection attempts is left from an earlier staller.
 type staller struct {
 	rig    *rig
 	node   int
 	locker *redlock.Locker
-	votes  *watcher    // of the node, on the lock
-	isLost atomic.Bool // one of them was never answered
+	votes  *watcher    // votes of the node on the lock
+	isLost atomic.Bool // one SET was never answered
 }
 
 func newStaller(t *testing.T, r *rig, node int, more ...pool.Option) *staller {
@@ -44,10 +43,10 @@ func newStaller(t *testing.T, r *rig, node int, more ...pool.Option) *staller {
 	return s
 }
 
-// lose takes and releases a lock while the node is silent. Every second time the
-// release comes before the client has given up the connection, so that it stands
-// in the node's buffer too; else it can only be made on the next one. It reports whether the SET was
-// left unanswered: on a busy machine the connection may have ended before.
+// lose acquires and releases a lock while the node is silent. Every second time the release comes
+// before the client has abandoned the connection, so the release is in the node's buffer, too.
+// Otherwise the client sends it on the next connection. lose reports whether the SET was left
+// unanswered: on a busy machine the connection may have ended earlier.
 func (s *staller) lose(t *testing.T, n int, atGivenUp func()) bool {
 	t.Helper()
 	lock := acquire(t, s.locker, fmt.Sprint("stalled ", n))
@@ -66,8 +65,8 @@ func (s *staller) lose(t *testing.T, n int, atGivenUp func()) bool {
 	return isLost
 }
 
-// settle waits until the client has a new connection, and its old ones are gone
-// from the server with all that was in them. Then the key must be gone, too.
+// settle waits until the client has a new connection, and the server has closed the old connections
+// with all requests in them. Then the key must be gone, too.
 func (s *staller) settle(t *testing.T) {
 	t.Helper()
 	connected(t, s.locker)
@@ -79,7 +78,7 @@ func (s *staller) settle(t *testing.T) {
 	require.NoError(t, s.locker.Close())
 }
 
-func TestASetThatAHungNodeRunsLateIsReleased(t *testing.T) {
+func TestLateSetOfAHungNodeIsReleased(t *testing.T) {
 	onEveryKind(t, func(t *testing.T, r *rig) {
 		for n := 0; n < nodes; {
 			s := newStaller(t, r, n)
@@ -94,13 +93,13 @@ func TestASetThatAHungNodeRunsLateIsReleased(t *testing.T) {
 	})
 }
 
-// The network lets the new connection overtake the requests on the old one, so that the SET comes
-// after its release unless the server is told to close the old connection first.
-func TestASetThatArrivesAfterItsReleaseIsNotRun(t *testing.T) {
+// The network lets the new connection overtake the requests on the old one, so that the SET arrives
+// after its release unless the client first makes the server close the old connection.
+func TestSetThatArrivesAfterItsReleaseIsNotRun(t *testing.T) {
 	onEveryKind(t, func(t *testing.T, r *rig) {
 		for n := 0; n < nodes; {
 			var isHeld atomic.Bool
-			former := relayed(t, r.addr(n)) // the way of all connections until it is held: a busy machine loses some
+			former := relayed(t, r.addr(n)) // path of all connections until it is held; a busy machine loses some connections
 			s := newStaller(t, r, n, pool.NetDial(func(ctx context.Context, network, address string) (net.Conn, error) {
 				if !isHeld.Load() {
 					address = former.Addr()

@@ -15,12 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/testenv"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// wantLost checks what the methods of a lock return after its loss.
+// wantLost checks the results of a lock's methods after its loss.
 func wantLost(t *testing.T, lock *redlock.Lock, cause error) {
 	t.Helper()
 	wantOnly(t, redlock.ErrLost, cause)
@@ -30,20 +30,21 @@ func wantLost(t *testing.T, lock *redlock.Lock, cause error) {
 	wantOnly(t, redlock.ErrLost, lock.Release(context.Background()))
 }
 
-// heldFlag is small enough for every run. 100,000 take minutes on an idle machine.
+// heldFlag is the number of locks. Its default is small enough for every run; 100,000 locks take
+// minutes on an idle machine.
 var heldFlag = flag.Int("held", 10_000, "how many locks TestManyLocksAreLostInTime holds")
 
-// TestManyLocksAreLostInTime: a process that holds very many loses all of them when
-// a majority stops, and the context of each ends before another client can have the
-// lock: within the drift allowance, but for what the machine is late with as many plain contexts.
+// TestManyLocksAreLostInTime: a process with very many locks loses all of them when a majority
+// stops. The context of each lock ends before another client can have the lock: within the drift
+// allowance plus the machine's delay with the same number of plain contexts.
 func TestManyLocksAreLostInTime(t *testing.T) {
 	t.Parallel()
 	count := *heldFlag
 	ttl := 12 * time.Second
 	if count > 10_000 {
-		ttl = 30 * time.Second // renewals have to keep up
+		ttl = 30 * time.Second // renewals must keep up with this TTL
 	}
-	need.Kind(t, fleet.Process)
+	testenv.NeedKind(t, fleet.Process)
 	for name, stop := range map[string]func(fleet.Fleet, int) error{
 		"paused": func(f fleet.Fleet, i int) error { return f.Pause(context.Background(), i) },
 		"killed": func(f fleet.Fleet, i int) error { return f.Kill(context.Background(), i) },
@@ -63,7 +64,7 @@ func TestManyLocksAreLostInTime(t *testing.T) {
 			for i := range nodes/2 + 1 {
 				require.NoError(t, stop(servers, i))
 			}
-			time.Sleep(time.Second) // for the answers that are on their way
+			time.Sleep(time.Second) // wait for the outstanding answers
 			deadlines, ends, plain := make([]time.Time, count), make([]time.Time, count), make([]time.Time, count)
 			var ended sync.WaitGroup
 			held := 0
@@ -90,12 +91,12 @@ func TestManyLocksAreLostInTime(t *testing.T) {
 			t.Logf("%d of %d locks were held when the majority stopped; after its deadline one in two contexts ended within %v, the last %v, and the last plain one %v",
 				held, count, late[len(late)/2], last, machine)
 			assert.Greater(t, held, count/2, "renewals kept up with the locks")
-			assert.Less(t, last, redlock.Drift(ttl)+10*machine) // the end of a lock is a few times the work
+			assert.Less(t, last, redlock.Drift(ttl)+10*machine) // ending a lock is a few times the work of ending a plain context
 		})
 	}
 }
 
-// holdMany takes locks of many names.
+// holdMany acquires locks of many names.
 func holdMany(t *testing.T, locker *redlock.Locker, count int) []*redlock.Lock {
 	t.Helper()
 	locks, errs := make([]*redlock.Lock, count), make([]error, count)
@@ -106,7 +107,7 @@ func holdMany(t *testing.T, locker *redlock.Locker, count int) []*redlock.Lock {
 	return locks
 }
 
-// watched waits until each node remembers the key of the one lock that there is.
+// watched waits until each node tracks the key of the single lock.
 func (r *rig) watched(t *testing.T) {
 	t.Helper()
 	for i := range nodes {
@@ -119,9 +120,9 @@ func (r *rig) watched(t *testing.T) {
 	}
 }
 
-// lossAfter makes a change on the nodes at once, until the lock is lost by it, and returns how
-// long after the change that was. It may take several tries, because on a busy machine one node
-// may be given the lock back before the next one is changed.
+// lossAfter makes a change on all the nodes at once, and repeats it until the lock is lost. It
+// returns the time from the change to the loss. Several tries may be necessary, because on a busy
+// machine one node may be repaired before the next one is changed.
 func (r *rig) lossAfter(t *testing.T, lock *redlock.Lock, which []int, change ...any) time.Duration {
 	t.Helper()
 	conns := make([]redis.Conn, nodes)
@@ -147,13 +148,13 @@ func (r *rig) lossAfter(t *testing.T, lock *redlock.Lock, which []int, change ..
 	return 0
 }
 
-// TestALossIsToldWithinMilliseconds of an operator's change to the key on a majority.
-// The renewal that would notice it is seconds away.
-func TestALossIsToldWithinMilliseconds(t *testing.T) {
+// TestLossIsNoticedWithinMilliseconds: an operator changes the key on a majority. The next renewal,
+// which would notice the loss, is seconds away.
+func TestLossIsReportedWithinMilliseconds(t *testing.T) {
 	const ttl = 10 * time.Second
 	const soon = 50 * time.Millisecond
 	onEveryKind(t, func(t *testing.T, r *rig) {
-		require.NoError(t, r.each(func(i int) error { _, err := r.do(i, "FLUSHALL"); return err })) // so that no key of a test before is watched
+		require.NoError(t, r.each(func(i int) error { _, err := r.do(i, "FLUSHALL"); return err })) // so that no key of an earlier test is tracked
 		locker := r.locker(t, redlock.TTL(ttl))
 		for name, change := range map[string][]any{
 			"DEL":             {"DEL", "watched"},
@@ -180,7 +181,7 @@ func TestALossIsToldWithinMilliseconds(t *testing.T) {
 				if best == 0 || took < best {
 					best = took
 				}
-				if best < soon && name != "expiry too soon" || best < ttl/4 && name == "expiry too soon" { // servers find it in their own time
+				if best < soon && name != "expiry too soon" || best < ttl/4 && name == "expiry too soon" { // servers find expired keys later
 					break
 				}
 			}

@@ -21,25 +21,25 @@ import (
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/measure"
-	"github.com/redquorum/redquorum/internal/need"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/record"
+	"github.com/redquorum/redquorum/internal/testenv"
 	"github.com/redquorum/redquorum/redlock"
 )
 
 const operatingPage = "../docs/OPERATING.md"
 
-// operatedTTL is the only TTL here, so a quarantine takes as long.
+// operatedTTL is the only TTL in these tests, so it is also the length of a quarantine.
 const operatedTTL = time.Second
 
-// procedures are those of the page, by their headings. Each begins with three new servers that have
-// been reset.
+// procedures are the procedures of the page, by heading. Each begins with three new servers that
+// have been reset.
 var procedures = map[string]func(*testing.T, *operator){
 	"A new set of servers": func(t *testing.T, o *operator) {
 		for i := range 3 {
 			o.r.must(t, i, "DEL", record.Key)
 		}
-		o.env = append(o.env, "REDLOCK_MAX_TTL=10s") // that of redlock run
+		o.env = append(o.env, "REDLOCK_MAX_TTL=10s") // for redlock run
 		o.follow(t, nil)
 		o.start(t)
 	},
@@ -47,7 +47,7 @@ var procedures = map[string]func(*testing.T, *operator){
 		o.start(t)
 		o.follow(t, steps{"ssh 10.0.0.3 systemctl restart redis-server": func() { o.restart(t, 2, fleet.Lost) }})
 	},
-	"Upgrade Redis": func(t *testing.T, o *operator) { // which restarts servers that keep their data
+	"Upgrade Redis": func(t *testing.T, o *operator) { // restarts servers that keep their data
 		o.start(t)
 		for i := 2; i >= 0; i-- {
 			o.third = i
@@ -77,7 +77,7 @@ var procedures = map[string]func(*testing.T, *operator){
 				assert.EqualValues(t, 1, o.r.must(t, 2, "EXISTS", "redlock:primary"))
 			},
 		})
-		o.r.fail(t, killed, 2) // the former primary, which is only missed at the next failover
+		o.r.fail(t, killed, 2) // the former primary, needed only for the next failover
 		o.goOn(t)
 	},
 	"Change the servers or the groups": func(t *testing.T, o *operator) {
@@ -102,7 +102,7 @@ var procedures = map[string]func(*testing.T, *operator){
 		o.outage = true
 		o.start(t)
 		o.r.must(t, 0, "SET", record.Key, "garbage")
-		// At once, because a client that finds no record writes one.
+		// Immediately, because a client that finds no record writes one.
 		o.r.must(t, 1, "EVAL", "redis.call('DEL', KEYS[1]) return redis.call('HSET', KEYS[1], 'no', 'string')", 1, record.Key)
 		o.follow(t, steps{
 			"# Stop all clients.":  func() { o.stop(t) },
@@ -112,7 +112,7 @@ var procedures = map[string]func(*testing.T, *operator){
 	"Free what a dead machine holds": freeTheDead,
 }
 
-// freeTheDead frees what holders that do not renew have, beside others that stay.
+// freeTheDead releases the locks of dead holders without renewal. Other locks must stay.
 func freeTheDead(t *testing.T, o *operator) {
 	value := func(begins string) string { return begins + strings.Repeat("0", 40-len(begins)) }
 	locks := map[string]string{
@@ -145,14 +145,14 @@ func freeTheDead(t *testing.T, o *operator) {
 	}
 }
 
-// TestADeadMachinesLocksAreFreed is that procedure where there are no containers.
-func TestADeadMachinesLocksAreFreed(t *testing.T) {
+// TestLocksOfADeadMachineAreFreed runs the procedure of freeTheDead without containers.
+func TestLocksOfADeadMachineAreFreed(t *testing.T) {
 	t.Parallel()
 	operate(t, newRig(t, fleet.Options{Nodes: 3}), "Free what a dead machine holds", freeTheDead)
 }
 
-// TestEveryProcedureIsCarriedOut: each section of the page that has steps is one of procedures.
-func TestEveryProcedureIsCarriedOut(t *testing.T) {
+// TestEveryProcedureIsTested: each section of the page with steps is in procedures.
+func TestEveryProcedureIsTested(t *testing.T) {
 	t.Parallel()
 	var written []string
 	for heading, section := range sections(t) {
@@ -163,38 +163,38 @@ func TestEveryProcedureIsCarriedOut(t *testing.T) {
 	assert.ElementsMatch(t, slices.Collect(maps.Keys(procedures)), written)
 }
 
-// TestOperating carries out the procedures of docs/OPERATING.md, by the commands that stand there,
-// while clients are at work. No lock may have two holders, no majority may be without a vote unless
-// the procedure says so, and each client gets locks again after each step. The first procedure alone,
-// unless all is to run in containers.
+// TestOperating carries out the procedures of docs/OPERATING.md, with the commands of the page,
+// while clients are working. No lock may have two holders, no majority may be without a vote unless
+// the procedure says so, and each client gets locks again after each step. Unless all tests run in
+// containers, only the first procedure runs in containers.
 func TestOperating(t *testing.T) {
 	t.Parallel()
-	need.Docker(t)
-	need.Program(t, "redis-cli")
+	need(t, inContainers)
+	testenv.NeedProgram(t, "redis-cli")
 	headings := slices.Sorted(maps.Keys(procedures))
-	if !need.Containers() {
+	if !testenv.Containers() {
 		headings = headings[:1]
 	}
 	for _, heading := range headings {
 		t.Run(heading, func(t *testing.T) {
 			t.Parallel()
-			r := take(t, fleet.Docker)
+			r := take(t, inContainers)
 			r.sweeps(t)
 			operate(t, r, heading, procedures[heading])
 		})
 	}
 }
 
-// TestAnUpgradeToAnotherServer is "Upgrade Redis" where there are two versions: one of three servers
-// becomes the one that REDLOCK_TEST_SERVER names, with the data of the other.
-func TestAnUpgradeToAnotherServer(t *testing.T) {
+// TestUpgradeToAnotherServer runs "Upgrade Redis" with two versions: the server named in
+// REDLOCK_TEST_SERVER replaces one of three servers, and keeps its data.
+func TestUpgradeToAnotherServer(t *testing.T) {
 	older, err := exec.LookPath("redis-server")
 	newer := os.Getenv(fleet.ServerEnv)
 	if err != nil || newer == "" {
 		t.Skipf("it takes redis-server on the PATH, and another in %s", fleet.ServerEnv)
 	}
-	need.Redis(t)
-	need.Program(t, "redis-cli")
+	testenv.NeedRedis(t)
+	testenv.NeedProgram(t, "redis-cli")
 	version, err := exec.CommandContext(t.Context(), newer, "--version").Output()
 	require.NoError(t, err)
 	if strings.Contains(string(version), "v=6.") {
@@ -219,18 +219,18 @@ func TestAnUpgradeToAnotherServer(t *testing.T) {
 	})
 }
 
-// commandDir has the command, once buildCommand was called. TestMain removes it.
+// commandDir is the directory of the command after a call of buildCommand. TestMain removes it.
 var commandDir string
 
 var buildCommand = sync.OnceValue(func() (err error) {
 	if commandDir, err = os.MkdirTemp("", "redquorum"); err != nil {
 		return err
 	}
-	return need.Command(commandDir)
+	return testenv.BuildCommand(commandDir)
 })
 
-// operate carries out a procedure on new servers that have been reset, and judges the locks that
-// clients had meanwhile.
+// operate carries out a procedure on new servers that have been reset, and checks the locks that
+// clients had during that time.
 func operate(t *testing.T, r *rig, heading string, procedure func(*testing.T, *operator)) {
 	t.Helper()
 	require.NoError(t, buildCommand())
@@ -266,25 +266,26 @@ func sections(t *testing.T) map[string]string {
 	return all
 }
 
-// An operator carries out one procedure, and has the clients that are at work meanwhile.
+// An operator carries out one procedure while clients are working.
 type operator struct {
 	r       *rig
 	section string
 	env     []string
-	third   int  // which server the page's third one is
-	outage  bool // the procedure is about one
+	third   int  // index of the page's third server
+	outage  bool // the procedure is about an outage
 
 	*history
-	clients []*operated // at work
+	clients []*operated // working clients
 }
 
-// steps are what the page's commands for other machines and its words to people come to here.
+// steps contains a function for each of the page's commands for other machines, and for each
+// instruction to people.
 type steps map[string]func()
 
 var exitsWith = regexp.MustCompile(`# exits with (\d+)`)
 
-// follow carries out the section's steps, one line after the other. After each, all clients get
-// locks again, unless they were stopped or wait for the end of an outage.
+// follow carries out the section's steps, one line at a time. After each, all clients get locks
+// again, unless they were stopped or wait for the end of an outage.
 func (o *operator) follow(t *testing.T, by steps) {
 	t.Helper()
 	block := blocks(o.section, "sh")
@@ -313,11 +314,11 @@ func (o *operator) follow(t *testing.T, by steps) {
 var (
 	pageURL    = regexp.MustCompile(`redis://10\.0\.0\.(\d):6379`)
 	pageClient = regexp.MustCompile(`redis-cli --user operator -h 10\.0\.0\.(\d)`)
-	pageOther  = regexp.MustCompile(`10\.0\.0\.(\d)[: ]6379`) // a standby, or a primary of a replica
+	pageOther  = regexp.MustCompile(`10\.0\.0\.(\d)[: ]6379`) // address of a standby, or of a replica's primary
 )
 
-// run runs a line of the page with the addresses of the rig, and wants the exit code that its
-// comment tells, or else 0.
+// run runs a line of the page with the addresses of the rig, and expects the exit code in its
+// comment, or 0.
 func (o *operator) run(t *testing.T, line string) {
 	t.Helper()
 	node := func(digit string) int {
@@ -331,7 +332,7 @@ func (o *operator) run(t *testing.T, line string) {
 	})
 	here = pageClient.ReplaceAllStringFunc(here, func(found string) string {
 		i := node(pageClient.FindStringSubmatch(found)[1])
-		o.r.must(t, i, "ACL", "SETUSER", "operator", "on", ">CHANGE-ME-TOO", "allkeys", "+@all") // a restart has lost it
+		o.r.must(t, i, "ACL", "SETUSER", "operator", "on", ">CHANGE-ME-TOO", "allkeys", "+@all") // the restarted server has lost the user
 		host, port, _ := strings.Cut(o.r.addr(i), ":")
 		return "redis-cli -e --user operator -h " + host + " -p " + port
 	})
@@ -351,7 +352,7 @@ func (o *operator) run(t *testing.T, line string) {
 		}
 		return
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*longTTL) // for loops of commands
+	ctx, cancel := context.WithTimeout(t.Context(), 3*longTTL) // limit for loops of commands
 	defer cancel()
 	c := exec.CommandContext(ctx, "sh", "-c", here)
 	c.Env, c.WaitDelay = o.env, time.Second
@@ -363,7 +364,7 @@ func (o *operator) run(t *testing.T, line string) {
 	require.Equal(t, want, fmt.Sprint(c.ProcessState.ExitCode()), "%s: %v\n%s", line, err, out)
 }
 
-// setting returns what the clients have in their environment.
+// setting returns a variable of the clients' environment.
 func (o *operator) setting(name string) string {
 	for _, setting := range slices.Backward(o.env) {
 		if value, ok := strings.CutPrefix(setting, name+"="); ok {
@@ -381,7 +382,7 @@ func (o *operator) nodes() []string {
 	return regexp.MustCompile(`redis://[^, ]+`).FindAllString(o.setting("REDLOCK_GROUPS"), -1)
 }
 
-// open opens a client's Locker, as its environment says.
+// open opens a client's Locker according to its environment.
 func (o *operator) open(t *testing.T, opts []redlock.LockerOption) *redlock.Locker {
 	t.Helper()
 	groups := strings.Fields(o.setting("REDLOCK_GROUPS"))
@@ -404,8 +405,8 @@ func (o *operator) restart(t *testing.T, i int, m fleet.Memory) {
 	require.NoError(t, o.r.Restart(context.Background(), i, m))
 }
 
-// replace starts an empty server at the address of one that was stopped: with Lost memory the fleet
-// makes a new container.
+// replace starts an empty server at the address of a stopped one. With Lost memory the fleet
+// creates a new container.
 func (o *operator) replace(t *testing.T, i int) {
 	t.Helper()
 	o.restart(t, i, fleet.Lost)
@@ -414,16 +415,17 @@ func (o *operator) replace(t *testing.T, i int) {
 	delete(o.r.broken, i)
 }
 
-// An operated client is one that works while the operator does.
+// An operated is a client that works while the operator works.
 type operated struct {
 	cancel  context.CancelFunc
 	ended   sync.WaitGroup
 	locker  *redlock.Locker
-	callers []*caller // that come again and again
+	callers []*caller // callers that acquire locks repeatedly
 }
 
-// start has two clients go to work. In each one caller takes "orders" and one "invoices", for a
-// moment, and one takes "leader" for good, which the client that comes second waits for.
+// start starts two clients. In each, one caller takes "orders" and another takes "invoices" for a
+// moment. A third caller takes "leader" permanently. The third caller of the second client waits
+// for this lock.
 func (o *operator) start(t *testing.T) {
 	t.Helper()
 	for range 2 {
@@ -432,7 +434,7 @@ func (o *operator) start(t *testing.T) {
 	o.goOn(t)
 }
 
-// roll starts one client after the other again.
+// roll restarts the clients in turn.
 func (o *operator) roll(t *testing.T) {
 	t.Helper()
 	for i, client := range o.clients {
@@ -442,12 +444,12 @@ func (o *operator) roll(t *testing.T) {
 	}
 }
 
-// client has a client go to work.
+// client starts one client.
 func (o *operator) client(t *testing.T) *operated {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	client := &operated{cancel: cancel}
-	t.Cleanup(func() { cancel(); client.ended.Wait() }) // where the test fails
+	t.Cleanup(func() { cancel(); client.ended.Wait() }) // ends the client even if the test fails
 	judge := watch(func(e redlock.Event) bool {
 		if (e.Kind == redlock.EventAttempt || e.Kind == redlock.EventLost) && !o.outage {
 			assert.LessOrEqual(t, voteless(e.Err), 1, "%v: %v", e.Kind, e.Err)
@@ -472,8 +474,8 @@ func (c *operated) stop(t *testing.T) {
 	require.NoError(t, c.locker.Close())
 }
 
-// voteless returns how many servers are down or have no vote, by the error of a vote that failed.
-// Those that are late have one: the machine is busy.
+// voteless returns the number of servers that are down or have no vote, according to the error of a
+// failed attempt. Late servers have a vote: the machine is busy.
 func voteless(err error) (n int) {
 	var failure *redlock.QuorumError
 	if !errors.As(err, &failure) || failure.Causes == nil {
@@ -482,7 +484,7 @@ func voteless(err error) (n int) {
 	for _, cause := range failure.Causes.Errors {
 		var quarantine *protocol.QuarantineError
 		switch measure.Fault(cause) {
-		case "quarantine": // of no time: the record has changed, and the vote is asked for again
+		case "quarantine": // a quarantine without a time: the record has changed, and the vote is requested again
 			if errors.As(cause, &quarantine) && quarantine.Left > 0 {
 				n++
 			}
@@ -493,7 +495,7 @@ func voteless(err error) (n int) {
 	return n
 }
 
-// goOn waits until each caller that is at work has had a lock again.
+// goOn waits until each working caller has had a lock again.
 func (o *operator) goOn(t *testing.T) {
 	t.Helper()
 	var callers []*caller
@@ -511,8 +513,8 @@ func (o *operator) goOn(t *testing.T) {
 	}
 }
 
-// stop ends all clients, and returns when no server has a connection of theirs, on which a request
-// might still be.
+// stop ends all clients. It returns when no server has a client's connection any longer, because an
+// open connection might still contain a request.
 func (o *operator) stop(t *testing.T) {
 	t.Helper()
 	if len(o.clients) == 0 {

@@ -15,14 +15,14 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-func TestADownMinorityCostsNoTime(t *testing.T) {
+func TestDeadMinorityCostsNoTime(t *testing.T) {
 	onContainersToo(t, func(t *testing.T, r *rig) {
-		onEveryFault(t, r, func(t *testing.T, f fault) {
+		onEveryFault(t, r, func(t *testing.T, r *rig, f fault) {
 			faults := watch(func(e redlock.Event) bool {
 				return e.Kind == redlock.EventVote && e.Op == protocol.OpAcquire && e.Outcome != protocol.Granted
 			})
-			// One never gives up a silent node, so that a caller who waits for it waits
-			// for the whole node timeout; the other does so soon.
+			// The first Locker never abandons a silent node, so a caller that waits for the node
+			// waits for the whole node timeout. The second Locker abandons it soon.
 			steady := r.locker(t)
 			quick := newLocker(t, members(t, r.URLs(), []int{1, 2}, pool.StallTimeout(200*time.Millisecond)), redlock.Observe(faults))
 			connected(t, quick)
@@ -31,11 +31,11 @@ func TestADownMinorityCostsNoTime(t *testing.T) {
 				measure := func(locker *redlock.Locker, when string) {
 					t.Helper()
 					d := p99(cycles(t, locker, fmt.Sprintf("%s, %d %s", when, down, f.name)))
-					for again := 0; d >= nodeTimeout/2 && again < 3; again++ { // the machine may have been away twice
+					for again := 0; d >= nodeTimeout/2 && again < 3; again++ { // the machine may have been paused twice
 						d = p99(cycles(t, locker, fmt.Sprintf("%s, %d %s", when, down, f.name)))
 					}
-					// Half of what waiting for one node in one cycle of a hundred would
-					// take. How much slower than healthy it is is for bench to say.
+					// This is half of the time for one wait in a hundred cycles. The slowdown
+					// compared with healthy nodes is the subject of bench.
 					require.Less(t, d, nodeTimeout/2, "p99 %s with %d of %d nodes %s", when, down, nodes, f.name)
 					t.Logf("%d %s, %s: p99 %v, %.1f times that of healthy nodes (%v)",
 						down, f.name, when, d, float64(d)/float64(healthy), healthy)
@@ -47,7 +47,8 @@ func TestADownMinorityCostsNoTime(t *testing.T) {
 				faults.await(t, before+1)
 				measure(quick, "after it was noticed")
 			}
-			// The nodes run now the requests that they had not run when their locks were released.
+			// The nodes now run the requests that were still pending when their locks were
+			// released.
 			r.heal(t)
 			connected(t, steady)
 			connected(t, quick)
@@ -56,8 +57,7 @@ func TestADownMinorityCostsNoTime(t *testing.T) {
 	})
 }
 
-// cycles has four callers take and release locks, 200 in all, and returns how
-// long each took.
+// cycles makes four callers acquire and release locks, 200 in all, and returns the time of each.
 func cycles(t *testing.T, locker *redlock.Locker, name string) []time.Duration {
 	t.Helper()
 	took := make([]time.Duration, 200)

@@ -16,19 +16,19 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// leaverEnv has the test binary be a program that uses locks and ends, instead of running tests.
+// leaverEnv makes the test binary a program that uses locks and exits, instead of running tests.
 const leaverEnv = "REDLOCK_INTEGRATION_LEAVER"
 
-// A leaver is such a program, in JSON.
+// A leaver holds the arguments of a leaver program, in JSON.
 type leaver struct {
 	URLs []string
-	Held string // by another
+	Held string // name of a lock that another process holds
 	Who  int
 }
 
-// The key is gone when the process has ended, not soon after, because a process that has ended
-// cannot release it.
-func TestAProgramThatEndsAfterCloseLeavesNoKey(t *testing.T) {
+// The key must be gone when the process ends, not soon afterwards, because an ended process cannot
+// release it.
+func TestProgramLeavesNoKeyAfterClose(t *testing.T) {
 	onEveryKind(t, func(t *testing.T, r *rig) {
 		for i := range 3 {
 			r.must(t, i, "SET", "held", "foreign", "PX", longTTL.Milliseconds())
@@ -39,8 +39,8 @@ func TestAProgramThatEndsAfterCloseLeavesNoKey(t *testing.T) {
 			exe, err := os.Executable()
 			require.NoError(t, err)
 			program := exec.CommandContext(t.Context(), exe)
-			// The race detector would hold up the end of the process for a second, in which
-			// requests could still be made that a real program has no time for.
+			// By default the race detector delays the exit of the process by a second, and requests
+			// could still be sent during that second.
 			program.Env = append(os.Environ(), leaverEnv+"="+string(text), "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 			out, err := program.CombinedOutput()
 			require.NoError(t, err, "run %d: %s", n, out)
@@ -60,8 +60,8 @@ func TestAProgramThatEndsAfterCloseLeavesNoKey(t *testing.T) {
 	})
 }
 
-// leave ends the process with a lock that was not released, and directly after a failed
-// attempt, a release, and a release whose answers were not waited for.
+// leave ends the process with an unreleased lock, directly after a failed attempt, a release, and a
+// release without waiting for the answers.
 func leave(text string) error {
 	var r leaver
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
@@ -92,8 +92,8 @@ func leave(text string) error {
 	if err := lock.Release(context.Background()); err != nil {
 		return err
 	}
-	// Without its script a release takes two round trips: more than closing
-	// a connection does by the way.
+	// Without its script a release takes two round trips, more than the closing of a connection
+	// leaves time for.
 	for _, url := range r.URLs {
 		c, err := redis.DialURL(url)
 		if err != nil {

@@ -17,14 +17,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/need"
-	"github.com/redquorum/redquorum/internal/relay"
+	"github.com/redquorum/redquorum/internal/fleet/relay"
+	"github.com/redquorum/redquorum/internal/testenv"
 )
 
-// A rig is a fleet of five servers that tests of its kind share, one after the other, since to
-// start one takes longer than most tests. Each test gets it healthy and empty.
+// A rig is a fleet of five servers that tests of its kind use in turn, because starting one takes
+// longer than most tests. Each test starts with a healthy and empty fleet.
 type rig struct {
 	fleet.Fleet
+	ways []*relay.Relay // relays in front of the nodes, for cutting clients off; or nil
 
 	mu     sync.Mutex
 	broken map[int]fault
@@ -32,9 +33,9 @@ type rig struct {
 
 const nodes = 5
 
-// stables have the rigs that no test has taken; nil is one that is not started yet. So many tests
-// run at the same time, most of which wait most of the time.
-var stables = map[fleet.Kind]chan *rig{fleet.Process: stable(4), fleet.Docker: stable(2)}
+// stables contain the unused rigs; nil stands for a rig that is not started yet. The capacity is
+// the number of concurrent tests, which wait most of the time.
+var stables = map[fleet.Kind]chan *rig{fleet.Process: stable(4), inContainers: stable(2)}
 
 func stable(size int) chan *rig {
 	rigs := make(chan *rig, size)
@@ -44,10 +45,10 @@ func stable(size int) chan *rig {
 	return rigs
 }
 
-// onEveryKind runs the test on processes and, where all is to run there, on containers at the same
-// time.
+// onEveryKind runs the test on processes and, if all tests run in containers, on containers at the
+// same time.
 func onEveryKind(t *testing.T, test func(t *testing.T, r *rig)) {
-	if need.Containers() {
+	if testenv.Containers() {
 		onContainersToo(t, test)
 		return
 	}
@@ -55,12 +56,12 @@ func onEveryKind(t *testing.T, test func(t *testing.T, r *rig)) {
 	onKind(t, fleet.Process, test)
 }
 
-// onContainersToo runs the test on processes and, if this machine has Docker, on containers: of each
-// kind of test one or two.
+// onContainersToo runs the test on processes and, if this machine has Docker, on containers. It is
+// for one or two tests of each kind.
 func onContainersToo(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Parallel()
 	onKind(t, fleet.Process, test)
-	onKind(t, fleet.Docker, test)
+	onKind(t, inContainers, test)
 }
 
 func onKind(t *testing.T, kind fleet.Kind, test func(t *testing.T, r *rig)) {
@@ -70,16 +71,16 @@ func onKind(t *testing.T, kind fleet.Kind, test func(t *testing.T, r *rig)) {
 	})
 }
 
-// take gives a rig of a kind to the test. When the test has ended, all nodes are healed, and nothing
-// may be left on them: no key, and no connection.
+// take gives a rig of a kind to the test. After the test, all nodes are healed, and must be free of
+// keys and connections.
 func take(t *testing.T, kind fleet.Kind) *rig {
 	t.Helper()
-	need.Kind(t, kind)
+	need(t, kind)
 	r := <-stables[kind]
 	if r == nil {
-		// A disk that is slow to sync would stop all nodes at once, for seconds.
+		// A disk with slow syncs would stop all nodes at once, for seconds.
 		unsynced := slices.Repeat([]fleet.Persistence{fleet.Unsynced}, nodes)
-		f, err := fleet.Start(context.Background(), kind, fleet.Options{Nodes: nodes, Persistence: unsynced})
+		f, err := start(kind, fleet.Options{Nodes: nodes, Persistence: unsynced})
 		if err != nil {
 			stables[kind] <- nil
 			t.Fatal(err)
@@ -88,7 +89,7 @@ func take(t *testing.T, kind fleet.Kind) *rig {
 	}
 	t.Cleanup(func() {
 		defer func() {
-			if t.Failed() { // and must not make others fail
+			if t.Failed() { // a failed test must not make other tests fail
 				r.Close()
 				r = nil
 			}
@@ -100,10 +101,10 @@ func take(t *testing.T, kind fleet.Kind) *rig {
 	return r
 }
 
-// newRig starts servers of its own for a test that breaks them for good, or that wants other settings.
+// newRig starts separate servers, for a test that breaks them permanently or needs other settings.
 func newRig(t *testing.T, opts fleet.Options) *rig {
 	t.Helper()
-	f := need.Servers(t, fleet.Process, opts)
+	f := testenv.Servers(t, fleet.Process, opts)
 	return &rig{Fleet: f, broken: map[int]fault{}}
 }
 
@@ -119,7 +120,7 @@ func closeRigs() error {
 	return errors.Join(errs...)
 }
 
-// each runs do for every node at once.
+// each runs do for all nodes concurrently.
 func (r *rig) each(do func(i int) error) error {
 	var all []int
 	for i := range r.URLs() {
@@ -128,7 +129,7 @@ func (r *rig) each(do func(i int) error) error {
 	return r.some(all, do)
 }
 
-// some runs do for some nodes at once.
+// some runs do for some nodes concurrently.
 func (r *rig) some(which []int, do func(i int) error) error {
 	errs := make([]error, len(which))
 	var wg sync.WaitGroup
@@ -139,10 +140,22 @@ func (r *rig) some(which []int, do func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// addr is the address of node i, which is also its name in errors.
-func (r *rig) addr(i int) string { return strings.TrimPrefix(r.URLs()[i], "redis://") }
+// addr returns the address of node i, which is also its name in errors.
+func (r *rig) addr(i int) string { return strings.TrimPrefix(r.Fleet.URLs()[i], "redis://") }
 
-// connect returns a plain connection to node i, as an operator has one.
+// URLs returns the URLs for clients.
+func (r *rig) URLs() []string {
+	if r.ways == nil {
+		return r.Fleet.URLs()
+	}
+	var all []string
+	for _, way := range r.ways {
+		all = append(all, way.URL())
+	}
+	return all
+}
+
+// connect returns a plain connection to node i, like an operator's.
 func (r *rig) connect(i int) (redis.Conn, error) { return dial("tcp", r.addr(i)) }
 
 func dial(network, address string) (redis.Conn, error) {
@@ -150,7 +163,7 @@ func dial(network, address string) (redis.Conn, error) {
 		redis.DialConnectTimeout(failAfter), redis.DialReadTimeout(failAfter), redis.DialWriteTimeout(failAfter))
 }
 
-// do asks node i on a connection of its own.
+// do sends a command to node i on a separate connection.
 func (r *rig) do(i int, cmd string, args ...any) (any, error) {
 	c, err := r.connect(i)
 	if err != nil {
@@ -164,7 +177,7 @@ func (r *rig) do(i int, cmd string, args ...any) (any, error) {
 	return v, nil
 }
 
-// must is do for commands that cannot fail.
+// must is like do, for commands that cannot fail.
 func (r *rig) must(t *testing.T, i int, cmd string, args ...any) any {
 	t.Helper()
 	v, err := r.do(i, cmd, args...)
@@ -172,7 +185,8 @@ func (r *rig) must(t *testing.T, i int, cmd string, args ...any) any {
 	return v
 }
 
-// version returns what node i says of its version: redis_version:7.0.15, or another for Valkey beside.
+// version returns the version line of node i, such as redis_version:7.0.15. Valkey adds another
+// line.
 func (r *rig) version(t *testing.T, i int) string {
 	t.Helper()
 	info, err := redis.String(r.must(t, i, "INFO", "server"), nil)
@@ -180,7 +194,7 @@ func (r *rig) version(t *testing.T, i int) string {
 	return strings.Join(regexp.MustCompile(`(?:redis|valkey)_version:\S+`).FindAllString(info, -1), " ")
 }
 
-// awaitInfo waits until a section of node i's INFO has the text.
+// awaitInfo waits until a section of node i's INFO contains the text.
 func (r *rig) awaitInfo(t *testing.T, i int, section, text string) {
 	t.Helper()
 	poll(t, failAfter, func() error {
@@ -192,7 +206,7 @@ func (r *rig) awaitInfo(t *testing.T, i int, section, text string) {
 	})
 }
 
-// statistic returns one of INFO's numbers of node i, zero if there is none of the name.
+// statistic returns a number from node i's INFO, or zero if it is missing.
 func (r *rig) statistic(t *testing.T, i int, section, name string) int {
 	t.Helper()
 	info, err := redis.String(r.must(t, i, "INFO", section), nil)
@@ -202,7 +216,7 @@ func (r *rig) statistic(t *testing.T, i int, section, name string) int {
 	return n
 }
 
-// relayed puts a network that can fail before a server.
+// relayed puts a relay, which can simulate network faults, in front of a server.
 func relayed(t *testing.T, server string) *relay.Relay {
 	t.Helper()
 	way, err := relay.New(server)
@@ -213,8 +227,8 @@ func relayed(t *testing.T, server string) *relay.Relay {
 
 // settle waits until every node has the given number of clients, and no key.
 //
-// The order matters: a connection that a client has given up may hold a SET that
-// the server has not seen. Only when it is gone is a missing key missing for good.
+// The order matters: an abandoned connection may hold a SET that the server has not seen. A missing
+// key is missing permanently only after that connection is closed.
 func (r *rig) settle(t *testing.T, clients int) time.Duration {
 	t.Helper()
 	return poll(t, failAfter, func() error {
@@ -232,7 +246,7 @@ func (r *rig) settle(t *testing.T, clients int) time.Duration {
 	})
 }
 
-// checkClients counts the clients of a node, not counting c itself.
+// checkClients counts the clients of a node, without c itself.
 func checkClients(c redis.Conn, i, want int) error {
 	self, err := redis.Int64(c.Do("CLIENT", "ID"))
 	if err != nil {
@@ -262,39 +276,53 @@ func checkEmpty(c redis.Conn, i int) error {
 	return nil
 }
 
-// A fault is a way in which a node fails, and the way back.
+// A fault is a way in which a node fails and recovers.
 type fault struct {
 	name  string
-	begin func(fleet.Fleet, context.Context, int) error
-	end   func(fleet.Fleet, context.Context, int) error
+	begin func(*rig, context.Context, int) error
+	end   func(*rig, context.Context, int) error
 }
 
 var (
-	paused = fault{"paused", fleet.Fleet.Pause, fleet.Fleet.Resume}
-	killed = fault{"killed", fleet.Fleet.Kill, func(f fleet.Fleet, ctx context.Context, i int) error {
-		return f.Restart(ctx, i, fleet.Kept)
+	paused = fault{"paused", (*rig).Pause, (*rig).Resume}
+	killed = fault{"killed", (*rig).Kill, func(r *rig, ctx context.Context, i int) error {
+		return r.Restart(ctx, i, fleet.Kept)
 	}}
-	disconnected = fault{"disconnected", fleet.Fleet.Disconnect, fleet.Fleet.Reconnect}
+	disconnected = fault{"disconnected", (*rig).cutOff, func(r *rig, _ context.Context, i int) error {
+		r.ways[i].Heal()
+		return nil
+	}}
 )
 
-// onEveryFault runs the test with each way to fail that the rig's kind has.
-func onEveryFault(t *testing.T, r *rig, test func(t *testing.T, f fault)) {
-	faults := []fault{paused, killed}
-	if r.Kind() == fleet.Docker {
-		faults = append(faults, disconnected)
+// cutOff drops all messages between clients and node i.
+func (r *rig) cutOff(_ context.Context, i int) error {
+	for _, way := range []relay.Direction{relay.Requests, relay.Replies} {
+		r.ways[i].Break(way, relay.Fault{Mode: relay.Drop})
 	}
-	for _, f := range faults {
-		t.Run(f.name, func(t *testing.T) { test(t, f) })
-	}
+	return nil
 }
 
-// fail makes nodes fail, all at once, until heal or the end of the test. An
-// operating system or a Docker engine that cannot do it skips the test.
+// onEveryFault runs the test with each fault.
+func onEveryFault(t *testing.T, r *rig, test func(t *testing.T, r *rig, f fault)) {
+	for _, f := range []fault{paused, killed} {
+		t.Run(f.name, func(t *testing.T) { test(t, r, f) })
+	}
+	t.Run(disconnected.name, func(t *testing.T) {
+		behind := &rig{Fleet: r.Fleet, broken: map[int]fault{}}
+		for i := range nodes {
+			behind.ways = append(behind.ways, relayed(t, r.addr(i)))
+		}
+		test(t, behind, disconnected)
+	})
+}
+
+// fail makes nodes fail, all at once, until heal is called or the test ends. It skips the test if
+// the operating system or the Docker engine does not support the fault.
 func (r *rig) fail(t *testing.T, f fault, which ...int) {
 	t.Helper()
 	t.Cleanup(func() { r.heal(t) })
 	err := r.some(which, func(i int) error {
-		err := f.begin(r.Fleet, context.Background(), i)
+		err := f.begin(r, context.Background(), i)
 		if err == nil {
 			r.mu.Lock()
 			r.broken[i] = f
@@ -308,14 +336,14 @@ func (r *rig) fail(t *testing.T, f fault, which ...int) {
 	require.NoError(t, err)
 }
 
-// heal brings back all nodes that fail.
+// heal restores all failing nodes.
 func (r *rig) heal(t *testing.T) {
 	t.Helper()
 	r.mu.Lock()
 	broken := maps.Clone(r.broken)
 	r.mu.Unlock()
 	require.NoError(t, r.some(slices.Collect(maps.Keys(broken)), func(i int) error {
-		err := broken[i].end(r.Fleet, context.Background(), i)
+		err := broken[i].end(r, context.Background(), i)
 		if err == nil {
 			r.mu.Lock()
 			delete(r.broken, i)

@@ -14,9 +14,9 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// TestOneServerGivenTwiceHasOneVote, by another address or another database: of three nodes the first two
-// are one server. redlock/internal/engine tries who answers first.
-func TestOneServerGivenTwiceHasOneVote(t *testing.T) {
+// TestDuplicateServerHasOneVote: of three nodes, the first two are one server, under another
+// address or in another database. redlock/internal/engine tests the order of answers.
+func TestDuplicateServerHasOneVote(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, fleet.Options{Nodes: 2})
 	for name, alias := range map[string]string{
@@ -27,12 +27,12 @@ func TestOneServerGivenTwiceHasOneVote(t *testing.T) {
 			locker := openUnconnected(t, []string{r.URLs()[0], alias, r.URLs()[1]})
 			lock, err := acquireLate(locker, "twins")
 			require.NoError(t, err, "both servers are a quorum")
-			_, err = locker.Inspect(context.Background(), "twins") // behind all votes
+			_, err = locker.Inspect(context.Background(), "twins") // answered after all votes
 			require.NoError(t, err)
 			assert.LessOrEqual(t, lock.Votes(), 2)
-			_ = lock.Release(context.Background()) // by another address it is not known whose key it was
+			_ = lock.Release(context.Background()) // with another address the owner of the key is unknown
 			r.fail(t, killed, 1)
-			poll(t, failAfter, func() error { // the refusal of the one may come before the vote of the other, which it is about
+			poll(t, failAfter, func() error { // the refusal of one node may arrive before the vote of the other node, which it concerns
 				_, err := locker.TryAcquire(context.Background(), "twins")
 				if errors.Is(err, redlock.ErrHeld) {
 					return err

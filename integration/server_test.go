@@ -10,14 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/testenv"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-func TestAReplicaIsRefusedAndItsPrimaryNamed(t *testing.T) {
+func TestReplicaIsRefusedAndItsPrimaryIsNamed(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, fleet.Options{Nodes: 3}) // the first is to be the primary of the last
+	r := newRig(t, fleet.Options{Nodes: 3}) // the first node becomes the primary of the last
 	replica := r.URLs()[2]
 	before := openUnconnected(t, []string{replica})
 	require.NoError(t, acquire(t, before, "before").Release(context.Background()))
@@ -28,12 +28,12 @@ func TestAReplicaIsRefusedAndItsPrimaryNamed(t *testing.T) {
 	assert.ErrorIs(t, err, pool.ErrReplica)
 	assert.ErrorContains(t, err, r.addr(0))
 
-	// A connection that it had as a primary goes on, and must not be believed.
+	// A connection from the node's time as a primary stays open, and must not count.
 	_, err = before.TryAcquire(context.Background(), "after")
 	wantOnly(t, redlock.ErrNoQuorum, err)
 	assert.ErrorIs(t, err, pool.ErrReplica)
 
-	// It takes no part in the vote of others until it is promoted.
+	// A replica has no vote until it is promoted.
 	locker := openUnconnected(t, r.URLs())
 	lock := acquire(t, locker, "without it")
 	in, err := locker.Inspect(context.Background(), "without it")
@@ -49,7 +49,7 @@ func TestAReplicaIsRefusedAndItsPrimaryNamed(t *testing.T) {
 }
 
 // replicate makes a node the replica of another, and waits until it is in sync: before that it may
-// say that it is loading.
+// report that it is loading.
 func replicate(t *testing.T, r *rig, replica, primary int) {
 	t.Helper()
 	r.must(t, primary, "CONFIG", "SET", "repl-diskless-sync-delay", 0)
@@ -59,9 +59,10 @@ func replicate(t *testing.T, r *rig, replica, primary int) {
 	r.awaitInfo(t, replica, "replication", "master_link_status:up")
 }
 
-// startOnSocket starts a server with these arguments, and returns its socket. It ends with the test.
+// startOnSocket starts a server with these arguments, and returns its socket. The server ends with
+// the test.
 func startOnSocket(t *testing.T, arguments ...string) (socket string) {
 	t.Helper()
-	f := need.Servers(t, fleet.Process, fleet.Options{Nodes: 1, Arguments: arguments})
+	f := testenv.Servers(t, fleet.Process, fleet.Options{Nodes: 1, Arguments: arguments})
 	return strings.TrimPrefix(f.URLs()[0], "unix://")
 }

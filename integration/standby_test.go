@@ -13,11 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/testenv"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// startPairs starts three nodes of two servers, of which the last three are replicas of the first.
+// startPairs starts three nodes of two servers each. The last three servers are replicas of the
+// first three.
 func startPairs(t *testing.T) (r *rig, urls []string) {
 	t.Helper()
 	r = newRig(t, fleet.Options{Nodes: 6, Volatile: true})
@@ -29,13 +30,13 @@ func startPairs(t *testing.T) (r *rig, urls []string) {
 	return r, urls
 }
 
-// TestSentinelFailsAMajorityOver: a Sentinel fails two of three nodes over, on its own terms, while
-// two clients are at work. There is no overlap, the clients follow, and work goes on.
+// TestSentinelFailsAMajorityOver: Sentinel fails over two of three nodes, with its own timing,
+// while two clients are working. Locks do not overlap, the clients follow, and work continues.
 func TestSentinelFailsAMajorityOver(t *testing.T) {
 	t.Parallel()
 	const ttl = time.Second
 	r, urls := startPairs(t)
-	s := need.Servers(t, fleet.Process, fleet.Options{Nodes: 1, Mode: fleet.Sentinel})
+	s := testenv.Servers(t, fleet.Process, fleet.Options{Nodes: 1, Mode: fleet.Sentinel})
 	sentinel, err := redis.DialURL(s.URLs()[0])
 	require.NoError(t, err)
 	t.Cleanup(func() { sentinel.Close() })
@@ -57,7 +58,7 @@ func TestSentinelFailsAMajorityOver(t *testing.T) {
 	h.goesOn(t, 10)
 
 	for i := range 2 {
-		poll(t, failAfter, func() error { // once it knows the standby
+		poll(t, failAfter, func() error { // succeeds once Sentinel has found the standby
 			_, err := sentinel.Do("SENTINEL", "FAILOVER", fmt.Sprint("node", i))
 			return err
 		})

@@ -11,22 +11,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/sim"
-	"github.com/redquorum/redquorum/internal/simtest"
-	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/once"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// apart returns a job on a machine of its own, whose wall clock is off.
+// apart returns a job with Apart on a machine of its own. The machine's wall clock is off by off.
 func apart(t *testing.T, w *sim.World, off time.Duration) once.Job {
 	t.Helper()
-	wall := timetest.Wall(func() time.Time { return w.Now().Add(off) })
-	l := simtest.Locker(t, w.NewClient(1), redlock.TTL(ttl), redlock.MemoryGuard(true), wall)
+	wall := sim.Wall(func() time.Time { return w.Now().Add(off) })
+	l := sim.Locker(t, w.NewClient(1), redlock.TTL(ttl), redlock.MemoryGuard(true), wall)
 	return once.Job{Locker: l, Name: "report", Apart: time.Hour}
 }
 
-// TestStartsAreApart whenever they come, also around a border of the clock, and though the clocks of
-// machines are hours apart.
+// TestStartsAreApart: this holds even around a full hour, and even if the clocks of the machines
+// differ by hours.
 func TestStartsAreApart(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		jobs := []once.Job{apart(t, w, 0), apart(t, w, 5*time.Hour), apart(t, w, -5*time.Hour)}
@@ -44,7 +42,8 @@ func TestStartsAreApart(t *testing.T) {
 	})
 }
 
-// TestOneOfTwoHoldersStarts: if the lock fails, both machines hold it when they read the mark, as readers do.
+// TestOneOfTwoHoldersStarts: if the lock fails, both machines hold it when they read the mark.
+// Shared locks simulate this.
 func TestOneOfTwoHoldersStarts(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		var both sync.WaitGroup
@@ -64,8 +63,8 @@ func TestOneOfTwoHoldersStarts(t *testing.T) {
 	})
 }
 
-// TestAStartThatWaitedIsNotLate: when the mark has expired the last start is long enough ago.
-func TestAStartThatWaitedIsNotLate(t *testing.T) {
+// TestWaitingStartIsNotLate: once the mark has expired, the last start is long enough ago.
+func TestWaitingStartIsNotLate(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		first, second := apart(t, w, 0), apart(t, w, 0)
 		first.Apart, second.Apart = time.Minute, time.Minute
@@ -80,7 +79,7 @@ func TestAStartThatWaitedIsNotLate(t *testing.T) {
 	})
 }
 
-// TestApartRefusesTheMarkOfATick, which says nothing of the last start.
+// TestApartRefusesTheMarkOfATick: that mark does not contain the time of the last start.
 func TestApartRefusesTheMarkOfATick(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		j, ticks := apart(t, w, 0), apart(t, w, 0)

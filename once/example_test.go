@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redquorum/redquorum/internal/example"
+	"github.com/redquorum/redquorum/internal/sim"
 	"github.com/redquorum/redquorum/once"
 )
 
-// Cron starts the job on two machines, on one of them a moment later.
+// Cron starts the job on two machines, a moment apart.
 func ExampleJob_RunTick() {
-	locker, closeAll := example.Locker()
+	locker, closeAll := sim.ExampleLocker()
 	defer closeAll()
 
 	report := once.Job{Locker: locker, Name: "report", Every: 5 * time.Minute}

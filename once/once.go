@@ -11,44 +11,45 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// A Job runs once per tick, on any one of the machines that try. All machines give it the same
-// Name, and the same Every, Day or Apart. It is safe for concurrent use if its fields do not change.
+// A Job runs once per tick, on any one of the machines that try. All machines must use the same
+// Name, and the same Every, Day or Apart. A Job is safe for concurrent use as long as its fields do
+// not change.
 type Job struct {
 	Locker *redlock.Locker
-	Name   string // of the lock that is held while the job runs
+	Name   string // name of the lock that is held while the job runs
 
-	// Every is the length of a tick: a second at least, and a day must be a multiple of it.
+	// Every is the length of a tick: at least a second, and a divisor of a day.
 	Every time.Duration
 
 	// Day makes each day of this time zone a tick, in place of Every. It is for jobs that start at
 	// a time of day.
 	Day *time.Location
 
-	// Apart lets the job run at any time, but never sooner than this after its last start on any
-	// machine, in place of Every: a second at least, a year at most. It is for jobs that run when a
-	// program starts. For a schedule use Every or Day: of two starts that are a little closer than
-	// Apart the second is refused. Excludes TakeOver.
+	// Apart is the minimum time between two starts of the job, on any machines. It replaces Every,
+	// and is at least a second and at most a year. It is for jobs that run when a program starts.
+	// For a schedule use Every or Day, because Apart refuses a start that is slightly early.
+	// Excludes TakeOver.
 	Apart time.Duration
 
 	// TakeOver lets another machine run a job again within its tick if it failed, or if its machine
-	// died or lost the lock. The tick is marked when the job has succeeded, and Run waits for the
-	// machine that runs it, until the tick is over. Default: the tick is marked before the job
+	// died or lost the lock. The tick is marked after the job has succeeded. Run waits for the
+	// machine that runs the job, until the tick ends. Default: the tick is marked before the job
 	// runs, and Run does not wait.
 	TakeOver bool
 
-	// Options are for the lock. They override those of this package, except Exclusive.
+	// Options apply to the lock. They override the options of this package, except Exclusive.
 	Options []redlock.Option
 }
 
-// An Outcome is what became of a tick on one machine.
+// An Outcome is the outcome of a tick on one machine.
 type Outcome uint8
 
 // The outcomes.
 const (
-	NotRun Outcome = iota // for the error that is returned with it
-	Ran                   // here; the error is the job's
-	Done                  // it is marked: a machine has run it, or has begun to; with Apart, too recently
-	Busy                  // another machine holds the lock: it runs this tick or an earlier one
+	NotRun Outcome = iota // the returned error has the reason
+	Ran                   // this machine ran the job, which returned the error
+	Done                  // marked: a machine has run the tick or started to; with Apart, too recently
+	Busy                  // another machine holds the lock, and runs this tick or an earlier one
 )
 
 var outcomeNames = [...]string{NotRun: "not run", Ran: "ran", Done: "done", Busy: "busy"}
@@ -61,19 +62,20 @@ func (o Outcome) String() string {
 	return fmt.Sprintf("Outcome(%d)", uint8(o))
 }
 
-// ErrLate says that the lock came so late that the mark of the tick may have expired. So it is not
-// known whether the tick was run, and it is not run. A new start has a new tick.
-var ErrLate = errors.New("once: the lock came too late: the mark of its tick may have expired, so whether it was run is not known")
+// ErrLate means that the lock was acquired too late: the mark of the tick may have expired, so
+// whether the tick was run is unknown, and it is not run. A new start has a new tick.
+var ErrLate = errors.New("once: the lock was acquired too late: the mark of its tick may have expired, so whether the tick was run is unknown")
 
-// Tick returns the tick at a time: the multiple of every that is nearest.
+// Tick returns the tick at a time: the nearest multiple of every.
 func Tick(at time.Time, every time.Duration) time.Time { return at.Round(every) }
 
-// dayLead is how long before midnight a day begins. It is half of a crontab's minute, so the jobs
-// of 23:59 and of midnight are as far from it as can be.
+// Days begin dayLead before midnight. It is half of a crontab's minute, so jobs at 23:59 and at
+// midnight have the largest margin.
 const dayLead = 30 * time.Second
 
-// Tick returns the tick of a start. With Day it is midnight in UTC of the date in the zone, so all
-// machines have the same tick, even if they disagree on when clocks change. With Apart it is the start.
+// Tick returns the tick of a start. With Day it is midnight UTC of the date in the zone, so all
+// machines have the same tick, even if they disagree about when clocks change. With Apart it is the
+// start.
 func (j Job) Tick(started time.Time) time.Time {
 	if j.Apart != 0 {
 		return started
@@ -85,7 +87,7 @@ func (j Job) Tick(started time.Time) time.Time {
 	return time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
 }
 
-// length returns how long a tick is.
+// length returns the length of a tick.
 func (j Job) length() time.Duration {
 	if j.Day != nil {
 		return 24 * time.Hour
@@ -93,7 +95,7 @@ func (j Job) length() time.Duration {
 	return j.Every
 }
 
-// over returns when a tick is over.
+// over returns the end of a tick.
 func (j Job) over(tick time.Time) time.Time {
 	if j.Day == nil {
 		return tick.Add(j.Every / 2)
@@ -102,8 +104,8 @@ func (j Job) over(tick time.Time) time.Time {
 	return time.Date(year, month, day+1, 0, 0, 0, 0, j.Day).Add(-dayLead)
 }
 
-// Run runs work for the tick of its call, by this machine's clock: see RunTick. With Apart it runs
-// work unless the job was started too recently; the tick is the time of the call.
+// Run runs work for the tick of the current time, by this machine's clock: see RunTick. With Apart
+// it runs work unless the job was started too recently; the tick is the time of the call.
 func (j Job) Run(ctx context.Context, work func(ctx context.Context, tick time.Time) error) (Outcome, error) {
 	now := time.Now()
 	return j.attempt(ctx, j.start(now, j.Tick(now)), work)
@@ -111,24 +113,25 @@ func (j Job) Run(ctx context.Context, work func(ctx context.Context, tick time.T
 
 // RunTick runs work for a tick, unless the tick or a later one is marked, or another machine runs
 // it. Ticks differ by at least a millisecond, and are later than 1970. With Day, pass a tick that
-// Job.Tick returned. A tick that ended so long ago that its mark may have expired is ErrLate.
+// Job.Tick returned. RunTick returns ErrLate if the mark of a past tick may have expired.
 //
 // The context of work ends with ctx, and when the lock is lost; work must then stop. The lock is
 // released when work returns or panics.
 //
-// With Ran the error is work's, joined with one that matches redlock.ErrLost or redlock.ErrClosed
-// if the lock was lost meanwhile, and with TakeOver with the error of raising the mark. With NotRun
-// the error says why, for example redlock.ErrNoQuorum or ErrLate; another machine may still run the
-// tick. A missing run is taken for less harm than a second one.
+// With Ran, the error is the error of work. It is joined with an error that matches redlock.ErrLost
+// or redlock.ErrClosed if the lock was lost, and with TakeOver with the error of raising the mark.
+// With NotRun, the error is the reason, for example redlock.ErrNoQuorum or ErrLate; another machine
+// may still run the tick. When in doubt, RunTick skips a run, because a second run would do more
+// harm.
 func (j Job) RunTick(ctx context.Context, tick time.Time, work func(ctx context.Context, tick time.Time) error) (Outcome, error) {
 	switch {
 	case j.Apart != 0:
 		return NotRun, fmt.Errorf("once: %q: a Job with Apart has no ticks: call Run", j.Name)
 	case j.Day != nil && !tick.Equal(tick.Truncate(24*time.Hour)):
-		return NotRun, fmt.Errorf("once: %q: %v is no tick of a Job with Day; Job.Tick returns the one of a time", j.Name, tick)
+		return NotRun, fmt.Errorf("once: %q: %v is not a tick of a Job with Day: call Job.Tick to get the tick of a time", j.Name, tick)
 	}
 	at := time.Now()
-	if ago := at.Sub(j.over(tick)); ago > 0 { // by the clock that cannot be set, from now on
+	if ago := at.Sub(j.over(tick)); ago > 0 { // from now on the monotonic clock counts, which cannot be set
 		at = at.Add(-ago)
 	}
 	return j.attempt(ctx, j.start(at, tick), work)
@@ -140,7 +143,7 @@ func (j Job) attempt(ctx context.Context, s start, work func(context.Context, ti
 	case err != nil:
 		return NotRun, err
 	case ctx == nil:
-		return NotRun, fmt.Errorf("once: %q: the context is nil; context.Background() is the one that never ends", j.Name)
+		return NotRun, fmt.Errorf("once: %q: the context is nil: pass context.Background() if it never ends", j.Name)
 	case work == nil:
 		return NotRun, fmt.Errorf("once: %q: the function is nil", j.Name)
 	}
@@ -158,15 +161,15 @@ func (j Job) attempt(ctx context.Context, s start, work func(context.Context, ti
 	return Ran, j.run(ctx, lock, s, work)
 }
 
-// check refuses what is no job.
+// check returns an error for an invalid Job.
 func (j Job) check() error {
 	if j.Locker == nil {
-		return fmt.Errorf("once: %q: there is no Locker", j.Name)
+		return fmt.Errorf("once: %q: the Locker is nil", j.Name)
 	}
 	return j.checkTicks()
 }
 
-// checkTicks refuses what has no ticks.
+// checkTicks returns an error unless the Job has valid ticks.
 func (j Job) checkTicks() error {
 	const year = 365 * 24 * time.Hour
 	set := 0
@@ -192,11 +195,12 @@ func (j Job) checkTicks() error {
 	return nil
 }
 
-// tries is how often a machine asks again for a lock that it does not wait for, within a quarter of
-// a second: all machines ask at the same moment, and a hiccup of the servers would cost the tick.
+// tries is the number of tries for a lock without waiting, within a quarter of a second. All
+// machines try at the same moment, so without repeats a short outage of the servers would cost the
+// tick.
 const tries = 5
 
-// acquire returns the lock, or what became of the tick without it.
+// acquire returns the lock, or the outcome of the tick without it.
 func (j Job) acquire(ctx context.Context, tick time.Time) (*redlock.Lock, Outcome, error) {
 	opts := append(slices.Clone(j.Options), redlock.Exclusive())
 	waiting := ctx
@@ -208,11 +212,11 @@ func (j Job) acquire(ctx context.Context, tick time.Time) (*redlock.Lock, Outcom
 		opts = slices.Insert(opts, 0, redlock.Retries(tries))
 	}
 	ask := func() (*redlock.Lock, error) { return j.Locker.Acquire(waiting, j.Name, opts...) }
-	lock, err := Acquire(waiting, j.Locker, []string{j.Name}, ask)
+	lock, err := slots.Acquire(waiting, j.Locker, []string{j.Name}, ask)
 	switch {
 	case err == nil:
 		return lock, Ran, nil
-	case ctx.Err() == nil && waiting.Err() != nil: // the tick ended, not the caller's context
+	case ctx.Err() == nil && waiting.Err() != nil: // the tick ended, but not the caller's context
 		err = cause(err)
 	}
 	if errors.Is(err, redlock.ErrHeld) {
@@ -221,8 +225,8 @@ func (j Job) acquire(ctx context.Context, tick time.Time) (*redlock.Lock, Outcom
 	return nil, NotRun, err
 }
 
-// cause returns why the lock was not acquired before the end of the tick. The result matches
-// redlock.ErrHeld only if the last vote was refused.
+// cause returns the reason the lock was not acquired before the end of the tick. The result matches
+// redlock.ErrHeld only if the last attempt was refused.
 func cause(ended error) error {
 	var vote *redlock.QuorumError
 	if !errors.As(ended, &vote) {
@@ -235,7 +239,7 @@ func cause(ended error) error {
 	return &of
 }
 
-// claim returns Ran if the holder of the lock is to run the tick.
+// claim returns Ran if the holder of the lock may run the tick.
 func (j Job) claim(ctx context.Context, lock *redlock.Lock, s start) (Outcome, error) {
 	claim := s.claim
 	if j.TakeOver {
@@ -251,14 +255,15 @@ func (j Job) claim(ctx context.Context, lock *redlock.Lock, s start) (Outcome, e
 }
 
 // Claim marks the tick of a start for the holder of the lock, and reports whether the holder is the
-// first. If so it may run the job, and no other may in that tick; with Apart, no other may until then.
-// started is when the machine was told to run the job, before it waited for the lock, or a time for
-// which the job was scheduled. The Job needs only Every, Day or Apart. Claim is for programs that hold
-// the lock in their own way, as redlock run does.
+// first. If it is, it may run the job, and no other machine may run it in that tick; with Apart, no
+// other machine may run it for the time Apart. started is the time at which the machine was told to
+// run the job, before it waited for the lock, or the scheduled time of the job. The Job needs only
+// Every, Day or Apart. Claim is for programs that manage the lock themselves, as redlock run does.
 //
-// Errors: ErrLate if more than half of a mark's life has passed since started and no mark was
-// found; redlock.ErrMarked if a Job with Apart finds the mark of a tick; those of redlock.Lock.Mark and
-// RaiseMark, after which the tick may be marked, and so run by none.
+// The error is ErrLate if more than half of the life of a mark has passed since started and no mark
+// was found. It is redlock.ErrMarked if a Job with Apart finds the mark of a tick. Other errors
+// come from redlock.Lock.Mark and RaiseMark; after these the tick may be marked although no machine
+// runs it.
 func (j Job) Claim(ctx context.Context, lock *redlock.Lock, started time.Time) (first bool, err error) {
 	if err := j.checkTicks(); err != nil {
 		return false, err
@@ -270,27 +275,17 @@ func (j Job) Claim(ctx context.Context, lock *redlock.Lock, started time.Time) (
 	return s.claim(ctx, lock)
 }
 
-// Claim is Job.Claim for a tick of every that the caller names. It does not know when the caller
-// began to wait, so it never returns ErrLate: a caller that may wait for two ticks uses Job.Claim.
-func Claim(ctx context.Context, lock *redlock.Lock, tick time.Time, every time.Duration) (first bool, err error) {
-	s := start{at: time.Now(), tick: tick, mark: tick.UnixMilli(), life: life(every)}
-	if err := s.check(lock.Name()); err != nil {
-		return false, err
-	}
-	return s.claim(ctx, lock)
-}
-
 // A start is one machine's attempt at a tick.
 type start struct {
 	at   time.Time // when the machine was told to run the job, or when the tick ended
 	tick time.Time
-	mark int64 // the number to which the mark is raised
+	mark int64 // number of the raised mark
 	life time.Duration
 }
 
-// apartMark is the mark of each start with Apart. A mark of the same number cannot be raised while it
-// lives, so at most one start is granted in its life, even if the lock fails. Its life is measured by the
-// servers: the machines' clocks do not matter.
+// apartMark is the mark of each start with Apart. A mark cannot be raised to the same number while
+// it lives, so at most one start is granted during that time, even if the lock fails. The servers
+// measure the time: the machines' clocks do not matter.
 const apartMark = 1
 
 // start returns an attempt at a tick.
@@ -301,7 +296,8 @@ func (j Job) start(at, tick time.Time) start {
 	return start{at: at, tick: tick, mark: tick.UnixMilli(), life: life(j.length())}
 }
 
-// check refuses a tick that no mark can have: it would be taken for one that is marked.
+// check returns an error for a tick that cannot be marked. Such a tick would seem to be marked
+// already.
 func (s start) check(name string) error {
 	last := time.UnixMilli(1<<53 - 1).UTC()
 	if s.tick.UnixMilli() <= apartMark || s.tick.After(last) {
@@ -320,19 +316,19 @@ func (s start) isFirst(ctx context.Context, lock *redlock.Lock) (bool, error) {
 		return false, fmt.Errorf("once: %q has the mark of a tick, from a Job with Every or Day: take another name, or wait until it has expired: %w", lock.Name(), redlock.ErrMarked)
 	case mark >= s.mark:
 		return false, nil
-	case s.mark != apartMark && s.isLate(): // by now, which is after the mark was read
+	case s.mark != apartMark && s.isLate(): // isLate is checked now, after the mark was read
 		return false, ErrLate
 	}
 	return true, nil
 }
 
-// isLate reports whether a mark of the tick may have expired. Another machine raised it at most a
-// tick and the difference of the clocks before s.at, and half of its life covers both. It uses the
-// clock that has counted more, because one stands still while the machine sleeps, and the other can
-// be set back.
+// isLate reports whether a mark of the tick may have expired. Another machine raised the mark
+// before s.at by at most a tick and the difference of the clocks, and half of the life of a mark
+// covers both. isLate uses the clock that has advanced further, because one clock stands still
+// while the machine sleeps, and the other can be set back.
 func (s start) isLate() bool { return max(time.Since(s.at), time.Since(s.at.Round(0))) > s.life/2 }
 
-// claim is isFirst, and marks the tick.
+// claim does the same as isFirst, and marks the tick.
 func (s start) claim(ctx context.Context, lock *redlock.Lock) (bool, error) {
 	if first, err := s.isFirst(ctx, lock); !first {
 		return false, err
@@ -344,8 +340,8 @@ func (s start) claim(ctx context.Context, lock *redlock.Lock) (bool, error) {
 	return err == nil, err
 }
 
-// read reads the mark, and again if too few servers answered. A raise is not repeated, because
-// servers that have made it refuse the same again.
+// read reads the mark, and tries again if too few servers answered. A raise cannot be repeated like
+// this, because servers that have raised the mark refuse the same raise again.
 func read(ctx context.Context, lock *redlock.Lock) (mark int64, err error) {
 	const most = 3
 	for try := 1; ; try++ {
@@ -356,10 +352,10 @@ func read(ctx context.Context, lock *redlock.Lock) (mark int64, err error) {
 	}
 }
 
-// life is how long a mark lives.
+// life returns the life of a mark.
 func life(every time.Duration) time.Duration { return max(4*every, time.Minute) }
 
-// run runs work under the lock, and releases it.
+// run runs work under the lock, and releases the lock.
 func (j Job) run(ctx context.Context, lock *redlock.Lock, s start, work func(context.Context, time.Time) error) (err error) {
 	inner, cancel := lock.Bind(ctx)
 	defer func() {
@@ -372,7 +368,7 @@ func (j Job) run(ctx context.Context, lock *redlock.Lock, s start, work func(con
 	if err = work(inner, s.tick); err != nil || !j.TakeOver {
 		return err
 	}
-	// What was done is marked even if ctx has ended meanwhile.
+	// A successful job is marked even if ctx has ended.
 	err = lock.RaiseMark(context.WithoutCancel(ctx), s.mark, s.life)
 	if errors.Is(err, redlock.ErrMarked) {
 		err = nil

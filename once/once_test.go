@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,8 +17,6 @@ import (
 
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/sim"
-	"github.com/redquorum/redquorum/internal/simtest"
-	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/once"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -25,25 +24,25 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	leg   = simtest.Leg
-	ttl   = simtest.TTL
+	leg   = sim.OneWay
+	ttl   = sim.TTL
 	every = 5 * time.Minute
 )
 
-// inUse runs test on servers that have long been in use.
+// inUse runs test on servers that have been in use for long.
 func inUse(t *testing.T, seed uint64, test func(t *testing.T, w *sim.World)) {
 	t.Helper()
-	simtest.SimulateInUse(t, seed, 300*time.Hour, test)
+	sim.SimulateInUse(t, seed, 300*time.Hour, test)
 }
 
-// simulate is inUse beside other tests.
+// simulate is like inUse, in parallel with other tests.
 func simulate(t *testing.T, test func(t *testing.T, w *sim.World)) {
 	t.Helper()
 	t.Parallel()
 	inUse(t, 1, test)
 }
 
-// is fails unless the job has the outcome, and the error of NotRun or none.
+// is returns a function that fails the test unless the outcome and the errors match.
 func is(t *testing.T, want once.Outcome, errs ...error) func(once.Outcome, error) {
 	return func(outcome once.Outcome, err error) {
 		t.Helper()
@@ -57,17 +56,17 @@ func is(t *testing.T, want once.Outcome, errs ...error) func(once.Outcome, error
 	}
 }
 
-// machine returns the job as it is on a machine of its own.
+// machine returns the job on a machine of its own.
 func machine(t *testing.T, w *sim.World) (once.Job, *sim.Client) {
 	t.Helper()
 	c := w.NewClient(1)
-	l := simtest.Locker(t, c, redlock.TTL(ttl), redlock.MemoryGuard(true), timetest.Wall(w.Now))
+	l := sim.Locker(t, c, redlock.TTL(ttl), redlock.MemoryGuard(true), sim.Wall(w.Now))
 	return once.Job{Locker: l, Name: "report", Every: every}, c
 }
 
 func nothing(context.Context, time.Time) error { return nil }
 
-func TestAMachineWhoseClockIsBehindDoesNotRunItAgain(t *testing.T) {
+func TestMachineWithASlowClockDoesNotRunTheTickAgain(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		first, _ := machine(t, w)
 		second, _ := machine(t, w)
@@ -77,7 +76,7 @@ func TestAMachineWhoseClockIsBehindDoesNotRunItAgain(t *testing.T) {
 			now := time.Now().Add(every / 2).Round(every)
 			time.Sleep(time.Until(now) + time.Second)
 			is(t, once.Ran)(first.Run(t.Context(), work))
-			time.Sleep(time.Minute) // far longer than the job
+			time.Sleep(time.Minute) // much longer than the job
 			for _, j := range []once.Job{second, first} {
 				is(t, once.Done)(j.Run(t.Context(), work))
 			}
@@ -91,7 +90,7 @@ func TestAMachineWhoseClockIsBehindDoesNotRunItAgain(t *testing.T) {
 	})
 }
 
-func TestAJobAtWorkIsNotWaitedFor(t *testing.T) {
+func TestRunDoesNotWaitForARunningJob(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		first, _ := machine(t, w)
 		second, _ := machine(t, w)
@@ -106,9 +105,9 @@ func TestAJobAtWorkIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-// TestASplitVoteSkipsNoTick: machines that came at the same moment may have the servers among them, so
-// that all are refused and none has the lock.
-func TestASplitVoteSkipsNoTick(t *testing.T) {
+// TestSplitVoteSkipsNoTick: machines that try at the same moment may split the servers among them,
+// so that all are refused and none has the lock.
+func TestSplitVoteSkipsNoTick(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		for _, votes := range [][]string{{"a", "a", "b", "b", "c"}, {"a", "b", "c", "", ""}} {
 			j, _ := machine(t, w)
@@ -123,8 +122,8 @@ func TestASplitVoteSkipsNoTick(t *testing.T) {
 	})
 }
 
-// TestASplitVoteIsNotWaitedForWithoutEnd: what is left of dead machines may be in the way for long.
-func TestASplitVoteIsNotWaitedForWithoutEnd(t *testing.T) {
+// TestWaitForASplitVoteIsLimited: leftover keys of dead machines may block the lock for long.
+func TestWaitForASplitVoteIsLimited(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		j, _ := machine(t, w)
 		for i, value := range []string{"a", "b", "c"} {
@@ -143,8 +142,9 @@ func TestASplitVoteIsNotWaitedForWithoutEnd(t *testing.T) {
 	})
 }
 
-// TestAJobThatFailsIsNotRunAgain in its tick, nor one that is lost; with TakeOver it is.
-func TestAJobThatFailsIsNotRunAgain(t *testing.T) {
+// TestFailedJobIsNotRunAgain: in its tick, neither a failed job nor a job that lost its lock runs
+// again. With TakeOver both do.
+func TestFailedJobIsNotRunAgain(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		full := errors.New("disk full")
 		fails := func(context.Context, time.Time) error { return full }
@@ -190,7 +190,7 @@ func TestAJobThatFailsIsNotRunAgain(t *testing.T) {
 	})
 }
 
-func TestTakeOverWaitsUntilTheTickIsOver(t *testing.T) {
+func TestTakeOverWaitsUntilTheTickEnds(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		first, _ := machine(t, w)
 		second, _ := machine(t, w)
@@ -198,8 +198,8 @@ func TestTakeOverWaitsUntilTheTickIsOver(t *testing.T) {
 		tick := once.Tick(time.Now(), every)
 		work := func(ctx context.Context, _ time.Time) error {
 			var all sync.WaitGroup
-			for _, j := range []once.Job{first, second} { // of this process, and of another
-				all.Go(func() { is(t, once.Busy)(j.RunTick(ctx, tick, nothing)) })
+			for _, j := range []once.Job{first, second} { // a job in this process, and one in another process
+				all.Go(func() { is(t, once.Busy)(j.RunTick(t.Context(), tick, nothing)) })
 			}
 			all.Wait()
 			assert.Equal(t, tick.Add(every/2), time.Now())
@@ -213,9 +213,9 @@ func TestTakeOverWaitsUntilTheTickIsOver(t *testing.T) {
 	})
 }
 
-// TestAnOutageIsNotBusy: a machine that waited for silent servers does not know of another one that
+// TestOutageIsNotBusy: a machine that waited for silent servers cannot know whether another machine
 // runs the tick.
-func TestAnOutageIsNotBusy(t *testing.T) {
+func TestOutageIsNotBusy(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		j, _ := machine(t, w)
 		j.TakeOver, j.Options = true, []redlock.Option{redlock.Patience(time.Hour)}
@@ -226,7 +226,7 @@ func TestAnOutageIsNotBusy(t *testing.T) {
 	})
 }
 
-func TestWithoutAQuorumItDoesNotRun(t *testing.T) {
+func TestJobDoesNotRunWithoutAQuorum(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		j, _ := machine(t, w)
 		never := func(context.Context, time.Time) error { assert.Fail(t, "it runs"); return nil }
@@ -235,7 +235,7 @@ func TestWithoutAQuorumItDoesNotRun(t *testing.T) {
 			is(t, once.NotRun, want)(j.Run(t.Context(), never))
 			time.Sleep(every)
 		}
-		// The raises are lost, or their answers.
+		// Either the requests to raise the mark are lost, or their answers.
 		for _, back := range []bool{false, true} {
 			w.SetNet(sim.Net{Patience: time.Second, Travel: func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
 				return leg, l.Op == protocol.OpMark && l.Reply == back && l.Node < 3
@@ -256,8 +256,8 @@ func TestWithoutAQuorumItDoesNotRun(t *testing.T) {
 	})
 }
 
-// TestAHiccupSkipsNoTick: the mark is read again.
-func TestAHiccupSkipsNoTick(t *testing.T) {
+// TestHiccupSkipsNoTick: the mark is read again.
+func TestHiccupSkipsNoTick(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		j, _ := machine(t, w)
 		w.SetNet(sim.Net{Patience: time.Second, Travel: func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
@@ -267,12 +267,12 @@ func TestAHiccupSkipsNoTick(t *testing.T) {
 	})
 }
 
-func TestWhatIsNoJobIsRefused(t *testing.T) {
+func TestInvalidJobIsRefused(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		good, _ := machine(t, w)
 		var none context.Context
 		for want, call := range map[string]func(j once.Job) (once.Outcome, error){
-			"there is no Locker":            func(j once.Job) (once.Outcome, error) { j.Locker = nil; return j.Run(t.Context(), nothing) },
+			"the Locker is nil":             func(j once.Job) (once.Outcome, error) { j.Locker = nil; return j.Run(t.Context(), nothing) },
 			"Every is 0s, must be at least": func(j once.Job) (once.Outcome, error) { j.Every = 0; return j.Run(t.Context(), nothing) },
 			"Every is 27m, which does not divide a day; the nearest that do are 24m and 30m": func(j once.Job) (once.Outcome, error) {
 				j.Every = 27 * time.Minute
@@ -291,7 +291,7 @@ func TestWhatIsNoJobIsRefused(t *testing.T) {
 				j.Every, j.Apart = 0, time.Hour
 				return j.RunTick(t.Context(), time.Now(), nothing)
 			},
-			"no tick of a Job with Day": func(j once.Job) (once.Outcome, error) {
+			"is not a tick of a Job with Day": func(j once.Job) (once.Outcome, error) {
 				j.Every, j.Day = 0, time.UTC
 				return j.RunTick(t.Context(), time.Date(2030, time.January, 7, 13, 30, 0, 0, time.UTC), nothing)
 			},
@@ -316,8 +316,9 @@ func TestWhatIsNoJobIsRefused(t *testing.T) {
 	})
 }
 
-// TestAClaimOfNoTickIsRefused: its mark could not be raised, so it would be taken for one that is marked.
-func TestAClaimOfNoTickIsRefused(t *testing.T) {
+// TestClaimOfAnInvalidTickIsRefused: its mark could not be raised, so the tick would seem to be
+// marked.
+func TestClaimOfAnInvalidTickIsRefused(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		j, _ := machine(t, w)
 		lock, err := j.Locker.Acquire(t.Context(), j.Name)
@@ -327,58 +328,115 @@ func TestAClaimOfNoTickIsRefused(t *testing.T) {
 			first, err := j.Claim(t.Context(), lock, at)
 			require.ErrorContains(t, err, "must be between 1970 and")
 			assert.False(t, first)
-			first, err = once.Claim(t.Context(), lock, at, every)
-			require.ErrorContains(t, err, "must be between 1970 and")
-			assert.False(t, first)
 		}
 	})
 }
 
-// TestATickRunsAtMostOnce under pauses, partitions and crashes, and though a minority of servers
-// forgets, on machines whose clocks differ by less than half a tick.
-func TestATickRunsAtMostOnce(t *testing.T) {
+// TestTickRunsAtMostOnce: this holds in spite of pauses, partitions, crashes and a minority of
+// servers that forgets, if the clocks of the machines differ by less than half a tick. Without
+// faults, each tick runs, and every machine gets a true outcome at once.
+func TestTickRunsAtMostOnce(t *testing.T) {
 	t.Parallel()
 	ran := 0
-	for seed := range uint64(20) {
-		inUse(t, seed, func(t *testing.T, w *sim.World) { ran += night(t, w, seed) })
+	for seed := range uint64(30) {
+		inUse(t, seed, func(t *testing.T, w *sim.World) {
+			n := &night{calm: seed%3 == 0, runs: map[time.Time]int{}}
+			n.run(t, w, seed)
+			ran += len(n.runs)
+			for _, s := range n.starts {
+				if why := n.judge(s); why != "" {
+					t.Errorf("seed %d: %s: %+v", seed, why, s)
+				}
+			}
+		})
 	}
-	assert.Greater(t, ran, 20*night10/2, "the schedules show nothing")
+	assert.Greater(t, ran, 30*ticks/2, "the schedules show nothing")
 }
 
-const night10 = 10 // ticks of a night
+const ticks = 10 // per night
 
-// night plays some ticks with four machines, and returns how many of them were run.
-func night(t *testing.T, w *sim.World, seed uint64) int {
-	var mu sync.Mutex
-	runs := map[time.Time]int{}
+// A night has some ticks with four machines. It has faults unless calm is set.
+type night struct {
+	calm bool
+
+	mu     sync.Mutex // guards the fields below
+	runs   map[time.Time]int
+	starts []*started
+}
+
+// A started is one call of Run on a machine.
+type started struct {
+	tick             time.Time
+	came, began, end time.Time // end: // of the work, which may not have started
+	over             time.Time
+	outcome          once.Outcome
+	err              error
+}
+
+// judge returns the rule that a start has broken, or "".
+func (n *night) judge(s *started) string {
+	runs := n.runs[s.tick]
+	switch isBusy := s.outcome == once.Busy; {
+	case runs > 1:
+		return "a tick was run twice"
+	case (s.outcome == once.Ran) == s.began.IsZero():
+		return "Ran means that the work ran here"
+	case n.calm && s.err != nil:
+		return "an error without faults"
+	case n.calm && s.outcome == once.Done && runs != 1:
+		return "Done means that the tick was run"
+	case n.calm && isBusy && !slices.ContainsFunc(n.starts, func(o *started) bool {
+		return o != s && o.tick.Equal(s.tick) && o.came.Before(s.over) && !o.over.Before(s.came)
+	}):
+		return "Busy means that another machine has the lock"
+	case n.calm && runs != 1:
+		return "a tick was not run"
+	case n.calm && s.over.Sub(s.came)-s.end.Sub(s.began) > time.Second:
+		return "a start waited"
+	}
+	return ""
+}
+
+func (n *night) run(t *testing.T, w *sim.World, seed uint64) {
 	dice := rand.New(rand.NewPCG(seed, 1))
 	var machines sync.WaitGroup
 	var clients []*sim.Client
 	begin := time.Now().Round(every).Add(every)
+	if n.calm { // machines that start together split the votes
+		w.SetNet(sim.Net{Patience: time.Second, Travel: func(_ sim.Leg, r *rand.Rand) (time.Duration, bool) {
+			return time.Duration(r.Int64N(int64(2 * leg))), false
+		}})
+	}
 	for range 4 {
 		j, c := machine(t, w)
 		clients = append(clients, c)
-		var offsets, lengths [night10]time.Duration
+		var offsets, lengths [ticks]time.Duration
 		for i := range offsets {
 			offsets[i] = time.Duration(dice.Int64N(int64(every*9/20))) * time.Duration(dice.IntN(2))
 			lengths[i] = time.Duration(dice.IntN(30)) * time.Second * time.Duration(dice.IntN(2))
 		}
 		machines.Go(func() {
-			for i := range night10 {
+			for i := range ticks {
 				tick := begin.Add(time.Duration(i) * every)
 				time.Sleep(time.Until(tick.Add(offsets[i])))
-				j.Run(t.Context(), func(ctx context.Context, tick time.Time) error {
-					mu.Lock()
-					runs[tick]++
-					assert.Equal(t, 1, runs[tick], "seed %d: tick %v", seed, tick)
-					mu.Unlock()
+				s := &started{tick: tick, came: time.Now()}
+				outcome, err := j.Run(t.Context(), func(ctx context.Context, tick time.Time) error {
+					n.mu.Lock()
+					n.runs[tick]++
+					s.tick, s.began = tick, time.Now()
+					n.mu.Unlock()
 					c.Sleep(lengths[i])
+					s.end = time.Now()
 					return ctx.Err()
 				})
+				s.outcome, s.err, s.over = outcome, err, time.Now()
+				n.mu.Lock()
+				n.starts = append(n.starts, s)
+				n.mu.Unlock()
 			}
 		})
 	}
-	for time.Now().Before(begin.Add((night10 - 1) * every)) {
+	for !n.calm && time.Now().Before(begin.Add((ticks-1)*every)) {
 		time.Sleep(time.Duration(1+dice.IntN(60)) * time.Second)
 		switch dice.IntN(6) {
 		case 0:
@@ -394,7 +452,7 @@ func night(t *testing.T, w *sim.World, seed uint64) int {
 			}})
 		case 4:
 			w.SetNet(sim.Fixed(leg))
-		case 5: // all marks but on a minority of servers stay, as servers with persistence do
+		case 5: // all marks except on a minority of servers stay, as on servers with persistence
 			s := w.Servers()[dice.IntN(5)]
 			s.Crash()
 			s.Restart()
@@ -406,17 +464,16 @@ func night(t *testing.T, w *sim.World, seed uint64) int {
 		c.Resume()
 	}
 	machines.Wait()
-	return len(runs)
 }
 
-// TestATickIsRunByOneMachineAtATime whatever the Locker is for otherwise.
-func TestATickIsRunByOneMachineAtATime(t *testing.T) {
+// TestTickRunsOnOneMachineAtATime: the Locker may default to shared locks or permits.
+func TestTickRunsOnOneMachineAtATime(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		var running, most, ran atomic.Int32
 		var all sync.WaitGroup
 		for _, kind := range []redlock.Option{redlock.Permits(3), redlock.Permits(3), redlock.Shared(), redlock.Shared()} {
 			c := w.NewClient(1)
-			l, err := redlock.New(c.Nodes(), redlock.TTL(ttl), kind, timetest.Clock(c.Clock()), timetest.Wall(w.Now))
+			l, err := redlock.New(c.Nodes(), redlock.TTL(ttl), kind, sim.Clock(c.Clock()), sim.Wall(w.Now))
 			require.NoError(t, err)
 			t.Cleanup(func() { l.Close() })
 			j := once.Job{Locker: l, Name: "report", Every: every, TakeOver: true}

@@ -21,9 +21,9 @@ func zone(t *testing.T, name string) *time.Location {
 	return z
 }
 
-// TestATickOfADayIsItsDate, on each day of some years: also where clocks change, at midnight too, and
-// where a year has 366 days.
-func TestATickOfADayIsItsDate(t *testing.T) {
+// TestTickOfADayIsItsDate: this holds on each day of some years, including leap years, and where
+// clocks change, even at midnight.
+func TestTickOfADayIsItsDate(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "Africa/Cairo", "America/Havana", "Pacific/Kiritimati"} {
 		j := once.Job{Day: zone(t, name)}
@@ -41,9 +41,9 @@ func TestATickOfADayIsItsDate(t *testing.T) {
 	}
 }
 
-// TestADayBeginsALittleBeforeMidnight, so that a machine that is early for a job of midnight agrees with
-// the others.
-func TestADayBeginsALittleBeforeMidnight(t *testing.T) {
+// TestDayBeginsShortlyBeforeMidnight: a machine that starts a job at midnight slightly early
+// therefore agrees with the others.
+func TestDayBeginsShortlyBeforeMidnight(t *testing.T) {
 	t.Parallel()
 	j := once.Job{Day: zone(t, "Europe/Berlin")}
 	midnight := time.Date(2026, time.March, 29, 0, 0, 0, 0, j.Day)
@@ -54,9 +54,9 @@ func TestADayBeginsALittleBeforeMidnight(t *testing.T) {
 	}
 }
 
-// TestMachinesOfOtherZoneDatabasesAgree on the tick of a job that each starts at a time of day: one of
-// them does not know that summer time has begun.
-func TestMachinesOfOtherZoneDatabasesAgree(t *testing.T) {
+// TestMachinesWithOtherZoneDatabasesAgree: they agree on the tick of a job at a time of day,
+// although one of them does not know about the change to summer time.
+func TestMachinesWithOtherZoneDatabasesAgree(t *testing.T) {
 	t.Parallel()
 	mark := func(z *time.Location, day int) int64 {
 		return once.Job{Day: z}.Tick(time.Date(2026, time.March, day, 13, 30, 0, 0, z)).UnixMilli()
@@ -67,9 +67,9 @@ func TestMachinesOfOtherZoneDatabasesAgree(t *testing.T) {
 	}
 }
 
-// TestADailyJobRunsOnEachDay, and once on each: also on those on which clocks change. With Every of a day
-// it is left out on some. An hour does as well.
-func TestADailyJobRunsOnEachDay(t *testing.T) {
+// TestDailyJobRunsOncePerDay: this includes days when clocks change. With Every set to a day, the
+// job would be skipped on some days. With Every set to an hour, it is not.
+func TestDailyJobRunsOncePerDay(t *testing.T) {
 	t.Parallel()
 	for _, place := range []struct {
 		zone          string
@@ -91,7 +91,7 @@ func TestADailyJobRunsOnEachDay(t *testing.T) {
 				for _, day := range []time.Time{place.before, place.after} {
 					at := time.Date(day.Year(), day.Month(), day.Day(), place.hour, place.minute, 0, 0, z)
 					for i, want := range []once.Outcome{once.Ran, once.Done} {
-						late := time.Duration(i) * 29 * time.Second // a machine whose clock is behind
+						late := time.Duration(i) * 29 * time.Second // lag of the machine's clock
 						outcome, err := job.RunTick(t.Context(), job.Tick(at.Add(late)), nothing)
 						require.NoError(t, err)
 						assert.Equal(t, want, outcome, "%s: %v", name, at)
@@ -102,8 +102,8 @@ func TestADailyJobRunsOnEachDay(t *testing.T) {
 	}
 }
 
-// TestATickIsOfTheCall, and not of when the lock was had.
-func TestATickIsOfTheCall(t *testing.T) {
+// TestTickIsTheTimeOfTheCall: the time of the acquisition does not matter.
+func TestTickIsTheTimeOfTheCall(t *testing.T) {
 	t.Parallel()
 	waits := map[string]func(s *redlocktest.Servers) (end func()){
 		"behind a holder":  func(s *redlocktest.Servers) func() { return s.Hold("report") },
@@ -118,7 +118,7 @@ func TestATickIsOfTheCall(t *testing.T) {
 				time.AfterFunc(every, begin(servers))
 				var ticks []time.Time
 				work := func(_ context.Context, tick time.Time) error { ticks = append(ticks, tick); return nil }
-				for range 2 { // the second is the next tick's, which is not spent
+				for range 2 { // the second run belongs to the next tick, which must still be free
 					is(t, once.Ran)(j.Run(t.Context(), work))
 				}
 				assert.Equal(t, []time.Time{now.Round(every), now.Round(every).Add(every)}, ticks)
@@ -128,8 +128,8 @@ func TestATickIsOfTheCall(t *testing.T) {
 	}
 }
 
-// TestALateClaimIsRefused, because a mark lives for four ticks, and the tick may have been run.
-func TestALateClaimIsRefused(t *testing.T) {
+// TestLateClaimIsRefused: a mark lives for four ticks, and the tick may have been run.
+func TestLateClaimIsRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		servers := redlocktest.Start(t)
@@ -167,8 +167,8 @@ func TestALateClaimIsRefused(t *testing.T) {
 	})
 }
 
-// TestARunThatComesLateIsRefused as its claim is, whenever its tick is marked.
-func TestARunThatComesLateIsRefused(t *testing.T) {
+// TestLateRunIsRefused: the tick may be marked before or after the job.
+func TestLateRunIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, takeOver := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -180,16 +180,16 @@ func TestARunThatComesLateIsRefused(t *testing.T) {
 			time.AfterFunc(2*every+time.Minute, servers.Outage(2))
 			tick := j.Tick(time.Now())
 			if takeOver {
-				tick = tick.Add(10 * every) // until whose end it would wait
+				tick = tick.Add(10 * every) // Run would wait until its end
 			}
 			is(t, once.NotRun, once.ErrLate)(j.RunTick(t.Context(), tick, nothing))
 		})
 	}
 }
 
-// TestATickThatEndedLongAgoIsRefused, because its mark may have expired. A start that catches up the
-// tick before leaves the next one alone.
-func TestATickThatEndedLongAgoIsRefused(t *testing.T) {
+// TestTickInThePastIsRefused: its mark may have expired. A start that catches up on the previous
+// tick does not use the next one.
+func TestTickInThePastIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, j := range map[string]once.Job{"interval": {Every: time.Hour}, "day": {Day: zone(t, "America/Los_Angeles")}} {
 		synctest.Test(t, func(t *testing.T) {

@@ -14,27 +14,28 @@ import (
 	"github.com/redquorum/redquorum/pool/internal/link"
 )
 
-// A node has one vote, so it must be one server. Its name may have several addresses, as localhost
-// has, and so may a load balancer: they must lead to one server. The name of a headless service of
-// Kubernetes leads to a server per address. Two clients could then lock the same name, one on each.
+// A node has one vote, so it must be one server. Its name may have several addresses, like
+// localhost, and so may a load balancer; all of them must lead to one server. The name of a
+// headless service of Kubernetes leads to one server per address. Two clients could then lock the
+// same name, one on each server.
 //
-// So a connection to a name with several addresses is preceded by a look at all of them, and the name
-// of an open connection is looked up again every few seconds (see resolver). A dial function, or a
-// balancer with one address, cannot be looked behind. There the node notices when it has come back to a
-// server that it had left: a process that has ended does not come back, and a server that was promoted
-// again has another data set.
+// Before a connection to a name with several addresses, the node therefore contacts all of them,
+// and it looks up the name of an open connection again every few seconds (see resolver). The node
+// cannot see the servers behind a dial function, or behind a balancer with one address. In these
+// cases the node notices its return to a server that it had left: a process that has ended does not
+// return, and a server that was promoted again has another data set.
 
-// errSeveral is for a node that leads to several servers.
+// errSeveral is the error of a node that leads to several servers.
 var errSeveral = errors.New("leads to several servers, and each of them could grant the same lock: " +
 	"use an address of one server for each node")
 
-// errAbsent is for an address without a server. A dial function of the caller that cannot reach an address
-// does not mean that.
+// errAbsent is the error for an address without a server. If a dial function of the caller cannot
+// reach an address, that does not prove that there is no server.
 var errAbsent = errors.New("no server listens")
 
-// dialAll connects to the one server at all of the addresses. A refused address has no server if the name
-// has no other address of its kind: the server then listens on IPv4 or on IPv6 alone. Else it may be the
-// address of another server, which is restarting.
+// dialAll connects to the single server at all of the addresses. A refused address has no server if
+// the name has no other address of its kind, because the server then listens only on IPv4 or only
+// on IPv6. Otherwise it may be the address of another server, which is restarting.
 func (t *target) dialAll(ctx context.Context, s *settings, addresses []string) (redis.Conn, error) {
 	all := make(members, len(addresses))
 	for i, address := range addresses {
@@ -51,25 +52,26 @@ func (t *target) dialAll(ctx context.Context, s *settings, addresses []string) (
 	}
 	greetings := all.greet(ctx, func(ctx context.Context, c redis.Conn) (is link.Server, _ []string, err error) {
 		err = link.Ask(ctx, c, is.AskWho()...)
-		is.Primary = "" // so that none is confirmed, and all are waited for
+		is.Primary = "" // then no server is confirmed, and the node contacts all of them
 		return is, nil, err
 	})
 	chosen, err := all.choose(greetings)
-	g := keep(greetings, chosen, err)
+	g := closeOthers(greetings, chosen, err)
 	if err == nil {
 		t.names.watch(g.Conn, addresses[chosen], addresses)
 	}
 	return g.Conn, g.Err
 }
 
-// isOnlyOfItsKind reports whether no other address is IPv4, or IPv6, as this one is.
+// isOnlyOfItsKind reports whether all other addresses have the other IP version.
 func isOnlyOfItsKind(address string, addresses []string) bool {
 	isSix := func(a string) bool { return strings.HasPrefix(a, "[") }
 	return !slices.ContainsFunc(addresses, func(a string) bool { return a != address && isSix(a) == isSix(address) })
 }
 
-// isNobodyThere reports whether no server listens at an address, or this machine has no network of its kind,
-// as IPv6. Any other failure, such as a host that cannot be reached, may hide a server that others reach.
+// isNobodyThere reports whether the error proves that no server listens at an address, or that this
+// machine has no network for it, such as IPv6. Any other failure, such as an unreachable host, may
+// hide a server that other clients reach.
 func isNobodyThere(err error) bool {
 	return slices.ContainsFunc([]syscall.Errno{
 		syscall.ECONNREFUSED, syscall.ENETUNREACH, syscall.EADDRNOTAVAIL, syscall.EAFNOSUPPORT,
@@ -77,8 +79,8 @@ func isNobodyThere(err error) bool {
 	}, func(e syscall.Errno) bool { return errors.Is(err, e) })
 }
 
-// choose returns the greeting whose connection is to be used: all lead to its server. It is -1 with an
-// error.
+// choose returns the index of the greeting whose connection to use. It returns -1 with an error
+// unless all greetings are from one server.
 func (m members) choose(greetings []link.Greeting) (chosen int, err error) {
 	chosen = -1
 	for i, g := range greetings {

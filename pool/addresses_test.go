@@ -19,15 +19,15 @@ import (
 	"github.com/redquorum/redquorum/pool/internal/link"
 )
 
-// A name is one that leads to several addresses, with the same port.
+// A name leads to several addresses, with the same port.
 type name struct {
 	hosts   atomic.Value // []string
-	trouble atomic.Value // func() error that precedes the answer; nil: none
+	trouble atomic.Value // func() error that precedes the answer; nil for none
 	lookups atomic.Int32
 	port    string
 }
 
-// option has a node look up the name, often.
+// option makes a node look up the name often.
 func (n *name) option() Option {
 	return option(false, "", func(s *settings) { s.lookup, s.lookEvery = n.lookup, 5*time.Millisecond })
 }
@@ -42,12 +42,12 @@ func (n *name) lookup(context.Context, string) ([]string, error) {
 	return slices.Clone(n.hosts.Load().([]string)), nil
 }
 
-// is has the rig be another process.
+// is sets another run_id, as if the rig were a new process.
 func (r *rig) is(runID string) { r.set(func() { r.runID = runID }) }
 
 func (n *name) url() string { return "redis://redis.test:" + n.port }
 
-// newName returns a name that leads to one server, and what listens at its second address.
+// newName returns a name that leads to one server, and the listener at its second address.
 func newName(t *testing.T) (*name, *rig, net.Listener) {
 	t.Helper()
 	r := newRig(t)
@@ -63,7 +63,7 @@ func newName(t *testing.T) (*name, *rig, net.Listener) {
 	return n, r, l
 }
 
-// serve has each connection that comes to l met.
+// serve calls meet with each connection to l.
 func serve(l net.Listener, meet func(net.Conn)) {
 	for {
 		c, err := l.Accept()
@@ -74,7 +74,7 @@ func serve(l net.Listener, meet func(net.Conn)) {
 	}
 }
 
-// listen returns the address of a server that meets each connection as given.
+// listen returns the address of a server that calls meet with each connection.
 func listen(t *testing.T, meet func(net.Conn)) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -84,7 +84,7 @@ func listen(t *testing.T, meet func(net.Conn)) (address string) {
 	return l.Addr().String()
 }
 
-// leadTo meets a connection by one to a server, whose words come as change leaves them.
+// leadTo returns a function that connects a client to a server, whose answers pass through change.
 func leadTo(server string, change func([]byte)) (meet func(net.Conn)) {
 	pipe := func(to, from net.Conn, change func([]byte)) {
 		defer to.Close()
@@ -111,9 +111,9 @@ func leadTo(server string, change func([]byte)) (meet func(net.Conn)) {
 
 func unchanged([]byte) {}
 
-// TestANameOfSeveralServersHasNoVote: two clients could lock the same name on one of them each. When the
-// name leads to one, the node votes again.
-func TestANameOfSeveralServersHasNoVote(t *testing.T) {
+// TestNameOfSeveralServersHasNoVote: otherwise two clients could lock the same name on different
+// servers. When the name resolves to one server, the node votes again.
+func TestNameOfSeveralServersHasNoVote(t *testing.T) {
 	t.Parallel()
 	name, first, at := newName(t)
 	second := newRig(t)
@@ -138,8 +138,9 @@ func TestANameOfSeveralServersHasNoVote(t *testing.T) {
 	assert.True(t, first.Exists("k"))
 }
 
-// TestOneServerMayHaveSeveralAddresses: each must lead to it, or be refused as the only one of its kind,
-// because a refused address may be the address of another server, which is restarting.
+// TestOneServerMayHaveSeveralAddresses: each address must lead to the server, or be refused as the
+// only address of its kind. Any other refused address may belong to another server, which is
+// restarting.
 func TestOneServerMayHaveSeveralAddresses(t *testing.T) {
 	t.Parallel()
 	name, r, at := newName(t)
@@ -157,8 +158,9 @@ func TestOneServerMayHaveSeveralAddresses(t *testing.T) {
 	assert.ErrorContains(t, trouble(t, openNode(t, name.url(), name.option()), acquire("c", "v")), "refused")
 }
 
-// TestAnAddressThatCannotBeReachedMayBeAnotherServer, and one where nothing listens is none.
-func TestAnAddressThatCannotBeReachedMayBeAnotherServer(t *testing.T) {
+// TestUnreachableAddressMayBeAnotherServer: only an address without a listener certainly has no
+// server.
+func TestUnreachableAddressMayBeAnotherServer(t *testing.T) {
 	t.Parallel()
 	for err, none := range map[error]bool{
 		syscall.ECONNREFUSED: true, syscall.ENETUNREACH: true, syscall.EADDRNOTAVAIL: true,
@@ -169,10 +171,10 @@ func TestAnAddressThatCannotBeReachedMayBeAnotherServer(t *testing.T) {
 	}
 }
 
-// TestAnAddressThatDoesNotAnswerMayBeAnotherServer, on which another client has the lock.
-func TestAnAddressThatDoesNotAnswerMayBeAnotherServer(t *testing.T) {
+// TestSilentAddressMayBeAnotherServer: another client may have the lock on that server.
+func TestSilentAddressMayBeAnotherServer(t *testing.T) {
 	t.Parallel()
-	name, r, _ := newName(t) // which nobody accepts
+	name, r, _ := newName(t) // nothing accepts connections there
 	n := openNode(t, name.url(), name.option(), DialTimeout(200*time.Millisecond))
 	err := trouble(t, n, acquire("k", "v"))
 	assert.ErrorContains(t, err, "must lead to one server, and 127.0.0.2:"+name.port+": ")
@@ -180,8 +182,8 @@ func TestAnAddressThatDoesNotAnswerMayBeAnotherServer(t *testing.T) {
 	assert.False(t, r.Exists("k"))
 }
 
-// TestServersWithoutANameAreADoubt where several are looked for.
-func TestServersWithoutANameAreADoubt(t *testing.T) {
+// TestServersWithoutAnIdentityAreADoubt: the doubt exists only if the name has several addresses.
+func TestServersWithoutAnIdentityAreADoubt(t *testing.T) {
 	t.Parallel()
 	name, r, at := newName(t)
 	r.fail("INFO", "NOPERM this user has no permissions")
@@ -192,9 +194,9 @@ func TestServersWithoutANameAreADoubt(t *testing.T) {
 	assert.Equal(t, 1, log.count(n, "its name has several addresses"))
 }
 
-// TestANodeThatComesBackToAServerHasNoVote, behind a balancer that shows one address: a lock of the
-// server where it was in between may still be held. One server after another is no reason.
-func TestANodeThatComesBackToAServerHasNoVote(t *testing.T) {
+// TestNodeThatReturnsToAServerHasNoVote: behind a balancer with one address, a lock on the server
+// in between may still be held. Moving from each server to a new one costs no vote.
+func TestNodeThatReturnsToAServerHasNoVote(t *testing.T) {
 	t.Parallel()
 	var servers []*rig
 	for _, id := range []string{"run1", "run2", "run3"} {
@@ -232,9 +234,9 @@ func TestANodeThatComesBackToAServerHasNoVote(t *testing.T) {
 	assert.Equal(t, 1, log.count(n, "leads to several servers"))
 }
 
-// TestANodeThatHasSettledVotesAgain: it has led to one server for the longest TTL that it knows of, and for a minute.
-// The servers that it has left stay known.
-func TestANodeThatHasSettledVotesAgain(t *testing.T) {
+// TestSettledNodeVotesAgain: a settled node has led to one server for the longest known TTL, and
+// for a minute. The servers that it has left stay known.
+func TestSettledNodeVotesAgain(t *testing.T) {
 	t.Parallel()
 	for _, longest := range []time.Duration{time.Second, 10 * time.Minute} {
 		var log logBuffer
@@ -243,7 +245,7 @@ func TestANodeThatHasSettledVotesAgain(t *testing.T) {
 		n := &node{doubts: doubtLog{log: s.log, node: "a", known: map[string]time.Time{}}}
 		n.longest.Store(int64(longest))
 		now := time.Now()
-		meet := func(id string) error { return n.meet(link.Server{RunID: id}, now) }
+		meet := func(id string) error { return n.rememberServer(link.Server{Server: record.Server{RunID: id}}, now) }
 		wait := max(longest, settleFor)
 		for range 2 {
 			require.NoError(t, meet("a"))
@@ -261,15 +263,16 @@ func TestANodeThatHasSettledVotesAgain(t *testing.T) {
 			require.ErrorIs(t, meet("b"), errSeveral, "it was there")
 			now = now.Add(wait)
 			require.NoError(t, meet("b"))
-			n.met = nil
+			n.servers = nil
 		}
 		n.doubts.await(time.Minute)
 		assert.Equal(t, 2, log.count(n, "leads to several servers"), "it is told again")
 	}
 }
 
-// TestTheLongestTTLIsKnown, of this client's locks and of others' on record.
-func TestTheLongestTTLIsKnown(t *testing.T) {
+// TestLongestTTLIsKnown: the node learns it from this client's locks and from the locks of other
+// clients on record.
+func TestLongestTTLIsKnown(t *testing.T) {
 	t.Parallel()
 	rig := newRig(t)
 	n := openNode(t, "redis://"+rig.Addr()).(*node)

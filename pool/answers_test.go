@@ -10,22 +10,22 @@ import (
 
 	"github.com/redquorum/redquorum/internal/evidence/conformance"
 	"github.com/redquorum/redquorum/internal/fleet"
-	need "github.com/redquorum/redquorum/internal/need"
 	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/internal/testenv"
 	"github.com/redquorum/redquorum/pool"
 )
 
-// The table holds this package to the same answers as the simulation's nodes,
-// so that the simulation does not test a wrong model of Redis.
-func TestAnswersAreThoseOfTheSimulation(t *testing.T) {
-	for _, kind := range []fleet.Kind{fleet.Embedded, fleet.Process, fleet.Docker} {
+// The table ensures that this package and the simulation's nodes give the same answers, so that the
+// simulation does not test a wrong model of Redis.
+func TestServersAnswerLikeTheSimulation(t *testing.T) {
+	for _, kind := range []fleet.Kind{fleet.Embedded, fleet.Process} {
 		answersOf(t, string(kind), kind, func(t *testing.T, url string) protocol.Node {
 			nodes, err := pool.OpenWith([]string{url}, patient...)
 			tr.NoError(t, err)
 			return nodes[0]
 		})
 	}
-	// A connection of the caller's dial function is written on in another way.
+	// A connection from the caller's dial function is written in a different way.
 	answersOf(t, "a dial function", fleet.Embedded, func(t *testing.T, url string) protocol.Node {
 		node, err := pool.FromDial("dial", func(ctx context.Context) (redis.Conn, error) {
 			return redis.DialURLContext(ctx, url)
@@ -35,13 +35,13 @@ func TestAnswersAreThoseOfTheSimulation(t *testing.T) {
 	})
 }
 
-// patient keeps a busy machine from looking like a broken server.
+// patient prevents a busy machine from looking like a broken server.
 var patient = []pool.Option{pool.DialTimeout(time.Minute), pool.StallTimeout(time.Minute)}
 
 func answersOf(t *testing.T, name string, kind fleet.Kind, open func(t *testing.T, url string) protocol.Node) {
 	t.Run(name, func(t *testing.T) {
 		t.Parallel()
-		need.Kind(t, kind)
+		testenv.NeedKind(t, kind)
 		f, err := fleet.Start(t.Context(), kind, fleet.Options{Nodes: 1})
 		tr.NoError(t, err)
 		defer f.Close()
@@ -54,7 +54,7 @@ func answersOf(t *testing.T, name string, kind fleet.Kind, open func(t *testing.
 	})
 }
 
-// A poker changes a server over a connection of its own.
+// A poker changes a server over a separate connection.
 type poker struct {
 	t *testing.T
 	c redis.Conn
@@ -82,5 +82,5 @@ func (p poker) SetWrongType(key string) {
 
 func (p poker) SetCounter(key string, score float64) { p.do("ZADD", key, score, "highest") }
 
-// Advance lets real time pass: a server's TTLs run on nothing else.
+// Advance waits in real time, because a server's TTLs use nothing else.
 func (poker) Advance(d time.Duration) { <-time.After(d) }

@@ -30,8 +30,8 @@ func writeRecord(t *testing.T, n protocol.Node) {
 	require.Equal(t, "a record", after.Epoch.Record, "%v", after.Err)
 }
 
-// TestOneLookAtTheRecordServesABatch of acquisitions and merged extensions, and comes behind all of
-// them.
+// TestOneLookAtTheRecordServesABatch: the look follows all acquisitions and merged extensions of
+// the batch.
 func TestOneLookAtTheRecordServesABatch(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -52,9 +52,9 @@ func TestOneLookAtTheRecordServesABatch(t *testing.T) {
 	assert.Equal(t, []string{"EVALSHA", "SET", "SET", "PTTL"}, names[len(names)-4:])
 }
 
-// TestAGrantIsHeldBackUntilTheRecordWasSeen: the record is read after the grant, and the grant
-// counts only with it.
-func TestAGrantIsHeldBackUntilTheRecordWasSeen(t *testing.T) {
+// TestGrantWaitsForTheRecord: the record is read after the grant, and the grant counts only with
+// the record.
+func TestGrantWaitsForTheRecord(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	n := r.open()
@@ -70,7 +70,7 @@ func TestAGrantIsHeldBackUntilTheRecordWasSeen(t *testing.T) {
 	assert.Zero(t, reply.Life, "what happened after the grant is seen")
 }
 
-func TestAGrantWithoutALookAtTheRecordIsUnknown(t *testing.T) {
+func TestGrantWithoutTheRecordIsUnknown(t *testing.T) {
 	t.Parallel()
 	t.Run("the connection breaks", func(t *testing.T) {
 		t.Parallel()
@@ -107,17 +107,17 @@ func TestAGrantWithoutALookAtTheRecordIsUnknown(t *testing.T) {
 	})
 }
 
-// who returns how a node names its server, by a reply and by the script of the record.
+// who returns the two names of a node's server: from a reply, and from the script of the record.
 func who(t *testing.T, n protocol.Node) (byReply, byScript string) {
 	t.Helper()
 	byReply = do(t, n, withRecord("k")).Run
 	return byReply, do(t, n, protocol.Request{Op: protocol.OpAdmit, Key: "e", Admit: &protocol.Admission{}}).Run
 }
 
-// TestTheRecordAndTheRepliesNameTheServerAlike, and with the data set that it has by now: a
-// failover and failback within the process is noticed on the old connection. Without a run_id the
-// data set names the server, and a process that is started anew has another.
-func TestTheRecordAndTheRepliesNameTheServerAlike(t *testing.T) {
+// TestRecordAndRepliesNameTheSameServer: they also name the same data set, so an old connection
+// detects that the process failed over and back. Without a run_id the data set identifies the
+// server, and a restarted process has another data set.
+func TestRecordAndRepliesNameTheSameServer(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		runID string
@@ -125,7 +125,7 @@ func TestTheRecordAndTheRepliesNameTheServerAlike(t *testing.T) {
 		names [2]string
 	}{
 		{"run1", false, [2]string{"run1/data1", "run1/data2"}},
-		{"run-1", false, [2]string{"run-1/data1", "run-1/data2"}}, // of a proxy or a clone
+		{"run-1", false, [2]string{"run-1/data1", "run-1/data2"}}, // as with a proxy or a clone
 		{"", false, [2]string{"data1/data1", "data2/data2"}},
 		{"", true, [2]string{"data1/" + record.OwnData, "data2/" + record.OwnData}},
 	} {
@@ -155,13 +155,13 @@ func TestTheRecordAndTheRepliesNameTheServerAlike(t *testing.T) {
 	assert.Equal(t, 1, log.count(n, "no run_id and no substitute"))
 }
 
-// TestARunIDThatAProxyHidesIsAskedOfAScript, which names the server in the record.
-func TestARunIDThatAProxyHidesIsAskedOfAScript(t *testing.T) {
+// TestScriptReportsTheRunIDThatAProxyHides: the script also names the server in the record.
+func TestScriptReportsTheRunIDThatAProxyHides(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
 	proxy := listen(t, leadTo(strings.TrimPrefix(s.url(), "redis://"), func(said []byte) {
 		if at := bytes.Index(said, []byte("\r\nrun_id:")); at >= 0 {
-			copy(said[at:], "\r\nwas_id:") // the length is as before
+			copy(said[at:], "\r\nwas_id:") // with the same length
 		}
 	}))
 	var log logBuffer
@@ -173,8 +173,8 @@ func TestARunIDThatAProxyHidesIsAskedOfAScript(t *testing.T) {
 	assert.Zero(t, log.count(n, "run_id"))
 }
 
-// TestAServerThatWasDemotedIsLeft with the next batch.
-func TestAServerThatWasDemotedIsLeft(t *testing.T) {
+// TestDemotedServerIsLeft: the node leaves the server with the next batch.
+func TestDemotedServerIsLeft(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	n := r.open()
@@ -185,7 +185,7 @@ func TestAServerThatWasDemotedIsLeft(t *testing.T) {
 	assert.ErrorIs(t, reply.Err, ErrReplica)
 }
 
-// TestReplicaWithoutROLEIsRefused, because INFO reports its role as well.
+// TestReplicaWithoutROLEIsRefused: INFO reports the role as well.
 func TestReplicaWithoutROLEIsRefused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -193,8 +193,9 @@ func TestReplicaWithoutROLEIsRefused(t *testing.T) {
 	assert.ErrorIs(t, trouble(t, r.open(), withRecord("k")), ErrReplica)
 }
 
-// TestVoteWaitsUntilAServerWithAnotherReplicationIDNamesItsData: the server got its first replica, so the answer behind
-// the vote differs from the one of the handshake. The vote counts if the data is still the server's own.
+// TestVoteWaitsUntilAServerWithAnotherReplicationIDNamesItsData: the server got its first replica,
+// so the answer after the vote differs from the answer in the handshake. The vote counts if the
+// server still has its own data.
 func TestVoteWaitsUntilAServerWithAnotherReplicationIDNamesItsData(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]struct {

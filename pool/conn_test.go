@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/internal/fleet/relay"
 	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/internal/relay"
 	"github.com/redquorum/redquorum/pool/internal/link"
 )
 
@@ -19,7 +19,7 @@ type receiverFunc func(int, protocol.Reply)
 
 func (f receiverFunc) Receive(slot int, r protocol.Reply) { f(slot, r) }
 
-func TestALateReplyIsDeliveredOnTheSameConnection(t *testing.T) {
+func TestLateReplyIsDeliveredOnTheSameConnection(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	n := r.open()
@@ -30,7 +30,7 @@ func TestALateReplyIsDeliveredOnTheSameConnection(t *testing.T) {
 		req := acquire("k", "v")
 		req.Timeout = timeout
 		late = submit(t, n, req)
-		<-time.After(timeout) // which is what must be over
+		<-time.After(timeout) // the timeout must have passed
 		return len(late) == 0
 	})
 	r.goOn()
@@ -38,9 +38,9 @@ func TestALateReplyIsDeliveredOnTheSameConnection(t *testing.T) {
 	assert.Equal(t, 1, r.connections(), "a caller that stops waiting must not cost the connection")
 }
 
-// The reconnect barrier. The hung connection still has the SET in its buffer
-// when the client has long given up and released on a new connection.
-func TestARequestLeftInAHungConnectionDoesNotRunAfterItsRelease(t *testing.T) {
+// The reconnect barrier. The hung connection still has the SET in its buffer long after the client
+// has given up and released on a new connection.
+func TestRequestInAHungConnectionDoesNotRunAfterItsRelease(t *testing.T) {
 	t.Parallel()
 	for name, runID := range map[string]string{"known": "run1", "without a run_id": ""} {
 		t.Run(name, func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestARequestLeftInAHungConnectionDoesNotRunAfterItsRelease(t *testing.T) {
 			eventually(t, func() bool { return len(r.commands("EVALSHA")) > 0 }, "the release is retried on the new connection")
 			kill := r.commands("CLIENT KILL", "EVALSHA")
 			require.Equal(t, "2 CLIENT KILL ID 1", kill[0], "before anything else is sent")
-			goOn() // the server gets to the old connection's buffer
+			goOn() // the server now reads the old connection's buffer
 			assert.Equal(t, protocol.Granted, do(t, n, acquire("probe", "v")).Outcome)
 			assert.Never(t, func() bool { return r.Exists("k") }, 50*time.Millisecond, 5*time.Millisecond)
 		})
@@ -86,7 +86,7 @@ func TestCloseSettlesEveryRequest(t *testing.T) {
 }
 
 // A peer that reads nothing fills the socket's buffer, and the writer hangs.
-func TestCloseDoesNotWaitForAWriterThatHangs(t *testing.T) {
+func TestCloseDoesNotWaitForAHangingWriter(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	n := r.open(StallTimeout(time.Hour))
@@ -103,9 +103,9 @@ func TestCloseDoesNotWaitForAWriterThatHangs(t *testing.T) {
 	got.Wait()
 }
 
-// TestAnAcquisitionIsNotSentAgain when the server has lost the scripts, because its release may be
-// under way.
-func TestAnAcquisitionIsNotSentAgain(t *testing.T) {
+// TestAcquisitionIsNotSentAgain: if the server has lost the scripts, the release of the acquisition
+// may be in transit.
+func TestAcquisitionIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	n := r.open()
@@ -130,13 +130,13 @@ func TestAnAcquisitionIsNotSentAgain(t *testing.T) {
 	assert.False(t, r.Exists("k"))
 }
 
-func TestAReleaseThatDidNotArriveIsMadeLater(t *testing.T) {
+func TestLostReleaseIsRetried(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	n := r.open()
 	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
 	addr := r.Addr()
-	r.Close() // keeps its data
+	r.Close() // the server keeps its data
 	eventually(t, func() bool {
 		err := try(t, n, acquire("other", "v")).Err
 		return err != nil && strings.Contains(err.Error(), "refused") && !strings.Contains(err.Error(), addr)
@@ -152,8 +152,8 @@ func TestAReleaseThatDidNotArriveIsMadeLater(t *testing.T) {
 	assert.Len(t, r.commands("EVALSHA"), 1, "and none for a node that never held the value")
 }
 
-// The server answers, but cannot delete just now.
-func TestAReleaseThatIsRefusedWithAnErrorIsTriedAgain(t *testing.T) {
+// The server answers, but currently cannot delete.
+func TestReleaseIsRetriedAfterAnError(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	n := r.open()
@@ -165,12 +165,12 @@ func TestAReleaseThatIsRefusedWithAnErrorIsTriedAgain(t *testing.T) {
 	assert.Equal(t, 1, r.connections())
 }
 
-func TestAStalledServerIsGivenUpAndFailsFast(t *testing.T) {
+func TestStalledServerFailsFast(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	n := r.open(StallTimeout(100*time.Millisecond), DialTimeout(50*time.Millisecond))
 	answers(t, n)
-	for _, cmd := range []string{"SET", "CLIENT"} { // so that no handshake succeeds either
+	for _, cmd := range []string{"SET", "CLIENT"} { // then no handshake succeeds either
 		r.hangAt(cmd)
 	}
 	start := time.Now()
@@ -187,22 +187,22 @@ func TestAStalledServerIsGivenUpAndFailsFast(t *testing.T) {
 	eventually(t, func() bool { return try(t, n, release("none", "v")).Outcome == protocol.Refused }, "the node comes back by itself")
 }
 
-func TestASlowServerThatAnswersIsNotStalled(t *testing.T) {
+func TestSlowServerIsNotStalled(t *testing.T) {
 	t.Parallel()
 	patiently(t, "the connection stays", func(stall time.Duration) bool {
 		r := newRig(t)
 		n := r.open(StallTimeout(stall))
 		answers(t, n)
-		// Idle for longer than the timeout: nothing is outstanding, so nothing is
-		// stalled. The wait is the thing under test, not a synchronisation.
+		// The connection is idle for longer than the timeout: nothing is outstanding, so it is not
+		// stalled. The wait is the subject of the test, not a synchronisation.
 		<-time.After(2 * stall)
 		return do(t, n, acquire("again", "v")).Outcome == protocol.Granted && r.connections() == 1
 	})
 }
 
-// TestIdleConnectionThatWasDroppedIsReplaced before a caller needs it, as where a firewall drops idle flows
-// without a word.
-func TestIdleConnectionThatWasDroppedIsReplaced(t *testing.T) {
+// TestDroppedIdleConnectionIsReplaced: it is replaced before a caller needs it, for example if a
+// firewall silently drops idle flows.
+func TestDroppedIdleConnectionIsReplaced(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	firewall, err := relay.New(r.Addr())

@@ -10,22 +10,21 @@ import (
 	tr "github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/long"
-	need "github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/testenv"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// newCycle returns one acquire and release over five redis-server processes.
+// newCycle returns a function that acquires and releases a lock on five redis-server processes.
 // Embedded nodes would allocate in this process.
 func newCycle(tb testing.TB) (cycle func()) {
-	need.Redis(tb)
+	testenv.NeedRedis(tb)
 	f, err := fleet.Start(tb.Context(), fleet.Process, fleet.Options{Nodes: 5, Volatile: true})
 	tr.NoError(tb, err)
 	tb.Cleanup(func() { f.Close() })
 	nodes, err := pool.Open(f.URLs()...)
 	tr.NoError(tb, err)
-	// A busy machine is no outage.
+	// A busy machine must not look like an outage.
 	locker, err := redlock.New(nodes, redlock.MemoryGuard(false), redlock.NodeTimeout(5*time.Second))
 	tr.NoError(tb, err)
 	tb.Cleanup(func() { locker.Close() })
@@ -47,15 +46,15 @@ func BenchmarkAcquireRelease(b *testing.B) {
 	}
 }
 
-func TestACycleOverFiveNodesAllocatesLittle(t *testing.T) {
-	if long.Race() {
+func TestCycleOverFiveNodesAllocatesLittle(t *testing.T) {
+	if testenv.Race() {
 		t.Skip("under the race detector a sync.Pool drops some of what it is given, at random")
 	}
 	cycle := newCycle(t)
 	cycle() // connects, and fills the pools
 	fewest := math.Inf(1)
-	for range 10 { // what else the process does at the moment counts, too
+	for range 10 { // the fewest counts, because the process may allocate for other work
 		fewest = min(fewest, testing.AllocsPerRun(100, cycle))
 	}
-	assert.LessOrEqual(t, fewest, 16.0) // small objects that are not kept; a process alone also asks now and then whether it is
+	assert.LessOrEqual(t, fewest, 16.0) // small, short-lived objects; the process also sometimes asks for competitors
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/redquorum/redquorum/pool/internal/link"
 )
 
-// members returns how to reach t and its standbys.
+// members returns the ways to reach t and its standbys.
 func (t *target) members(s *settings) (all members) {
 	for _, one := range t.all() {
 		m := member{one.address, one.dialer(s), one.dialer(s)}
-		if s.netDial != nil || s.tls != nil || s.credentials != nil { // which may have functions of the caller's, too
+		if s.netDial != nil || s.tls != nil || s.credentials != nil { // these may include functions of the caller
 			m.dial, m.hint = oneAtATime(m.dial), oneAtATime(m.hint)
 		}
 		all = append(all, m)
@@ -27,8 +27,18 @@ func (t *target) members(s *settings) (all members) {
 	return all
 }
 
-// dialer connects to t. redigo's own Dial lets the TLS handshake and AUTH outlive the context, and
-// knows no unix sockets in URLs.
+// newResolver returns the resolver of t's name. It is nil for an IP address and a socket, and if a
+// dial function of the caller takes the name.
+func newResolver(t *target, s *settings) *resolver {
+	if s.netDial != nil || t.host == "" || net.ParseIP(t.host) != nil {
+		return nil
+	}
+	_, port, _ := net.SplitHostPort(t.address)
+	return &resolver{host: t.host, port: port, lookup: s.lookup, every: s.lookEvery}
+}
+
+// dialer returns a function that connects to t. redigo's own Dial lets the TLS handshake and AUTH
+// outlive the context, and does not support unix sockets in URLs.
 func (t *target) dialer(s *settings) link.Dial {
 	if t.names == nil {
 		t.names = newResolver(t, s)
@@ -69,7 +79,7 @@ func (t *target) dial(ctx context.Context, s *settings) (redis.Conn, error) {
 	return c, err
 }
 
-// greet makes a connection that is ready for the handshake of what was dialled.
+// greet prepares the dialled connection for the handshake.
 func (t *target) greet(ctx context.Context, s *settings, raw net.Conn) (redis.Conn, error) {
 	if t.tls {
 		enter(ctx, "TLS configuration")
@@ -86,7 +96,7 @@ func (t *target) greet(ctx context.Context, s *settings, raw net.Conn) (redis.Co
 		}
 		raw = secure
 	}
-	c := link.NewConn(raw) // its replies are bounded while it logs in, too
+	c := link.NewConn(raw) // bounds its replies during the login, too
 	if err := t.login(ctx, c, s); err != nil {
 		c.Close()
 		return nil, err
@@ -97,10 +107,11 @@ func (t *target) greet(ctx context.Context, s *settings, raw net.Conn) (redis.Co
 	return c, nil
 }
 
-// unblock has the socket of c not block, as package net made it. A dial function that asks for the
-// descriptor of TCPConn.File, as much code does to set an option, leaves it blocking. A Read then
-// holds a thread until the server answers, and Close waits for it, so that a silent server could not
-// be given up. A connection that wraps the socket in anything but TLS is left as it is.
+// unblock makes the socket of c non-blocking again, as package net created it. A dial function that
+// asks for the descriptor of TCPConn.File, which is a common way to set an option, leaves the
+// socket blocking. A Read then holds a thread until the server answers, and Close waits for it, so
+// that a silent server could not be abandoned. unblock does not change a connection that wraps the
+// socket in anything but TLS.
 func unblock(c net.Conn) {
 	if secure, ok := c.(*tls.Conn); ok {
 		c = secure.NetConn()
@@ -114,13 +125,13 @@ func unblock(c net.Conn) {
 		return
 	}
 	defer file.Close()
-	// FileConn makes what it returns non-blocking. That is a mode of the socket, and c shares it.
+	// FileConn makes its result non-blocking. The mode belongs to the socket, which c shares.
 	if same, err := net.FileConn(file); err == nil {
 		same.Close()
 	}
 }
 
-// tlsConfig returns the configuration of this moment.
+// tlsConfig returns the current configuration.
 func (t *target) tlsConfig(ctx context.Context, s *settings) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if s.tls != nil {
@@ -138,8 +149,8 @@ func (t *target) tlsConfig(ctx context.Context, s *settings) (*tls.Config, error
 	return c, nil
 }
 
-// explainTLS says what a handshake that failed may mean. A server without TLS hangs up, or answers
-// in its own protocol.
+// explainTLS returns the likely reason of a failed handshake. A server without TLS hangs up, or
+// answers in its own protocol.
 func explainTLS(err error) error {
 	var record tls.RecordHeaderError
 	switch {
@@ -147,7 +158,7 @@ func explainTLS(err error) error {
 		return fmt.Errorf("%w to TLS; %s", link.ErrHandshake, link.Schemes)
 	case link.IsHangUp(err) || errors.As(err, &record):
 		if op := (*net.OpError)(nil); errors.As(err, &op) && op.Err != nil {
-			err = op.Err // without the addresses
+			err = op.Err // omits the addresses
 		}
 		return fmt.Errorf("TLS: %w; "+link.Schemes, err)
 	}
@@ -185,8 +196,8 @@ func (t *target) login(ctx context.Context, c redis.Conn, s *settings) error {
 	return link.Ask(ctx, c, questions...)
 }
 
-// authWords returns what follows AUTH, with the credentials of this moment. It is empty for a
-// connection that is not authenticated.
+// authWords returns the arguments of AUTH, with the current credentials. It is empty for a
+// connection without authentication.
 func (t *target) authWords(ctx context.Context, s *settings) ([]string, error) {
 	user, password, auth := t.user, t.password, t.auth
 	if s.credentials != nil && !auth {
@@ -206,7 +217,8 @@ func (t *target) authWords(ctx context.Context, s *settings) ([]string, error) {
 }
 
 var (
-	// errDialling is for an attempt while a function of the caller's is busy with an earlier one.
+	// errDialling is the error of an attempt while a function of the caller is busy with an earlier
+	// one.
 	errDialling = errors.New("a function of the program, for dialling, credentials or the TLS configuration, has not returned from an earlier attempt")
 	errNoConn   = errors.New("the dial function returned neither a connection nor an error")
 	errNoConfig = errors.New("the function of TLSFunc returned neither a configuration nor an error")
@@ -214,19 +226,19 @@ var (
 
 const tlsStage = "TLS"
 
-// stageKey is for the stage that a connection which oneAtATime makes has come to.
+// A stageKey is the context key of the current stage of a connection attempt made by oneAtATime.
 type stageKey struct{}
 
-// enter notes the stage. The empty one is that of the questions to the server.
+// enter records the stage. The empty stage means the questions to the server.
 func enter(ctx context.Context, stage string) {
 	if at, ok := ctx.Value(stageKey{}).(*atomic.Pointer[string]); ok {
 		at.Store(&stage)
 	}
 }
 
-// oneAtATime makes the caller's functions honour the context even if they do not by themselves. A
-// dial that takes too long goes on alone, and its connection is closed when it comes. There is no
-// other dial until then, so that the dials to a server that hangs do not collect.
+// oneAtATime makes a dial honour the context even if the caller's functions do not. A dial that
+// takes too long continues on its own, and its connection is closed when it arrives. Until then
+// there is no other dial, so that dials to a hanging server do not accumulate.
 func oneAtATime(dial link.Dial) link.Dial {
 	type result struct {
 		c   redis.Conn

@@ -24,7 +24,7 @@ import (
 	"github.com/redquorum/redquorum/internal/protocol"
 )
 
-// newTLSRig returns a rig that speaks TLS, and the authority of its certificate.
+// newTLSRig returns a rig with TLS, and the authority of its certificate.
 func newTLSRig(t *testing.T) (*rig, *x509.CertPool) {
 	t.Helper()
 	https := httptest.NewTLSServer(nil) // for its certificate
@@ -36,8 +36,8 @@ func newTLSRig(t *testing.T) (*rig, *x509.CertPool) {
 	return r, roots
 }
 
-// TestEachConnectionAsksForItsTLSConfiguration, so that authorities can be replaced.
-func TestEachConnectionAsksForItsTLSConfiguration(t *testing.T) {
+// TestEachConnectionUsesItsOwnTLSConfiguration: so authorities can be replaced.
+func TestEachConnectionUsesItsOwnTLSConfiguration(t *testing.T) {
 	t.Parallel()
 	r, roots := newTLSRig(t)
 	var now atomic.Pointer[func() (*tls.Config, error)]
@@ -68,8 +68,8 @@ func TestEachConnectionAsksForItsTLSConfiguration(t *testing.T) {
 	assert.Empty(t, good.ServerName, "it is not changed")
 }
 
-// TestAMissingClientCertificateIsNamed.
-func TestAMissingClientCertificateIsNamed(t *testing.T) {
+// TestMissingClientCertificateIsNamed.
+func TestMissingClientCertificateIsNamed(t *testing.T) {
 	t.Parallel()
 	https := httptest.NewTLSServer(nil) // for its certificate
 	defer https.Close()
@@ -88,7 +88,8 @@ func TestAMissingClientCertificateIsNamed(t *testing.T) {
 	}
 }
 
-// TestRefusedLoginsNameTheirCause: a server without a password, and a database that is too high.
+// TestRefusedLoginsNameTheirCause: a server without a password, and a database number that is too
+// high.
 func TestRefusedLoginsNameTheirCause(t *testing.T) {
 	t.Parallel()
 	for refusal, test := range map[string]struct{ url, want string }{
@@ -107,8 +108,8 @@ func TestRefusedLoginsNameTheirCause(t *testing.T) {
 	}
 }
 
-// TestAPortWithoutTLSIsExplained, whether the server hangs up or answers in its own protocol.
-func TestAPortWithoutTLSIsExplained(t *testing.T) {
+// TestPortWithoutTLSIsExplained: the server may hang up, or answer in its own protocol.
+func TestPortWithoutTLSIsExplained(t *testing.T) {
 	t.Parallel()
 	says := func(c net.Conn) {
 		c.Write([]byte("-ERR Protocol error\r\n"))
@@ -121,16 +122,16 @@ func TestAPortWithoutTLSIsExplained(t *testing.T) {
 	}
 }
 
-// TestAServerThatHangsUpIsQuoted, also where that is noticed when the first questions are sent, and a
-// port that speaks TLS is named as one.
-func TestAServerThatHangsUpIsQuoted(t *testing.T) {
+// TestServerThatHangsUpIsQuoted: the error has the server's text even if the write of the first
+// questions fails. It also recognizes a port with TLS.
+func TestServerThatHangsUpIsQuoted(t *testing.T) {
 	t.Parallel()
 	for says, want := range map[string]string{
 		"-DENIED Redis is running in protected mode\r\n": `answers "DENIED Redis is running in protected mode"`,
 		"-ERR max number of clients reached\r\n":         `answers "ERR max number of clients reached"`,
 		"-NOAUTH Authentication required.\r\n":           ErrAuth.Error(),
 		"-BUSY Redis is busy running a script.\r\n":      `answers "BUSY Redis is busy running a script."`,
-		"":                          "closes the connection without an answer: nothing is behind this port, or rediss:// is for a port with TLS",
+		"":                          "closes the connection without an answer: no server answers at this port, or rediss:// is for a port with TLS",
 		"\x15\x03\x01\x00\x02\x02F": "answers with TLS: rediss:// is for a port with TLS",
 	} {
 		t.Run(want, func(t *testing.T) {
@@ -138,7 +139,7 @@ func TestAServerThatHangsUpIsQuoted(t *testing.T) {
 			var met atomic.Int64
 			url := "redis://" + listen(t, func(c net.Conn) {
 				c.Write([]byte(says))
-				if met.Add(1)%2 == 0 { // the other half of the time what is unread makes this a reset
+				if met.Add(1)%2 == 0 { // otherwise unread data turns the close into a reset
 					io.ReadAtLeast(c, make([]byte, 10), 10)
 				}
 				c.Close()
@@ -154,8 +155,8 @@ func TestAServerThatHangsUpIsQuoted(t *testing.T) {
 	}
 }
 
-// TestADialThatHangsHoldsUpNothing, and there is no other before it returns.
-func TestADialThatHangsHoldsUpNothing(t *testing.T) {
+// TestHangingDialDelaysNothingElse: however, no other dial starts before it returns.
+func TestHangingDialDelaysNothingElse(t *testing.T) {
 	t.Parallel()
 	hang := make(chan struct{})
 	dialled := make(chan redis.Conn, 1)
@@ -195,13 +196,31 @@ func TestADialThatHangsHoldsUpNothing(t *testing.T) {
 	}
 }
 
-// descriptorEnv has the URL of the server for the process of TestADialFunctionMayAskForTheDescriptor.
+// TestCloseEndsAConnectionAttempt: the requests that wait for it fail because the node is closed.
+func TestCloseEndsAConnectionAttempt(t *testing.T) {
+	t.Parallel()
+	dialling := make(chan struct{})
+	n, err := FromDial("node", func(ctx context.Context) (redis.Conn, error) {
+		close(dialling)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}, DialTimeout(time.Hour))
+	require.NoError(t, err)
+	waits := submit(t, n, acquire("k", "v"))
+	<-dialling
+	require.NoError(t, n.Close())
+	reply := waits.next(t)
+	assert.Equal(t, protocol.Failed, reply.Outcome)
+	assert.Equal(t, ErrClosed, reply.Err)
+}
+
+// descriptorEnv has the URL of the server for the process of TestDialFunctionMayAskForTheDescriptor.
 const descriptorEnv = "REDLOCK_TEST_DESCRIPTOR"
 
-// TestADialFunctionMayAskForTheDescriptor, as much code does to set a socket option. TCPConn.File
-// makes the socket a blocking one then, and neither the process nor Close may hang in its calls. The
-// process has one processor, so that one call which keeps it is enough to stop everything.
-func TestADialFunctionMayAskForTheDescriptor(t *testing.T) {
+// TestDialFunctionMayAskForTheDescriptor: this is a common way to set a socket option. TCPConn.File
+// makes the socket blocking, and neither the process nor Close may hang in system calls on it. The
+// process has one processor, so a single blocking call would stop everything.
+func TestDialFunctionMayAskForTheDescriptor(t *testing.T) {
 	t.Parallel()
 	if url := os.Getenv(descriptorEnv); url != "" {
 		askForTheDescriptor(t, url)
@@ -240,25 +259,25 @@ func askForTheDescriptor(t *testing.T, url string) {
 	n := openNode(t, "redis://"+address, dial)
 	wait(t, n, "k") // on a second connection
 	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
-	runtime.GC() // which stops at a goroutine that keeps its processor
+	runtime.GC() // hangs if a goroutine blocks the only processor
 	require.Equal(t, protocol.Granted, do(t, n, release("k", "v")).Outcome)
 	require.NoError(t, n.Close(), "while both connections are read")
 
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
-	ownTLS = false // its handshake would be another story
+	ownTLS = false // the TLS handshake is not tested here
 	deaf := openNode(t, "redis://"+l.Addr().String(), dial, DialTimeout(20*time.Millisecond))
 	assert.ErrorIs(t, trouble(t, deaf, acquire("k", "v")), ErrStalled)
 }
 
-// TestAStageThatHangsIsNamed, because each has another cause, and the server may be none of them.
-func TestAStageThatHangsIsNamed(t *testing.T) {
+// TestHangingStageIsNamed: each stage has its own causes, and the server is not always one of them.
+func TestHangingStageIsNamed(t *testing.T) {
 	t.Parallel()
 	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	deaf := make(chan struct{})
 	t.Cleanup(func() { close(deaf) })
-	l, err := net.Listen("tcp", "127.0.0.1:0") // never accepts
+	l, err := net.Listen("tcp", "127.0.0.1:0") // never accepts connections
 	require.NoError(t, err)
 	t.Cleanup(func() { l.Close() })
 	at := l.Addr().String()

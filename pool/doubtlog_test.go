@@ -16,13 +16,13 @@ import (
 	"github.com/redquorum/redquorum/internal/protocol"
 )
 
-// TestALogThatNobodyReadsHoldsUpNothing, neither connections nor Close, and what was logged comes when
+// TestUnreadLogDelaysNothing: it delays neither connections nor Close, and its records arrive when
 // it is read.
-func TestALogThatNobodyReadsHoldsUpNothing(t *testing.T) {
+func TestUnreadLogDelaysNothing(t *testing.T) {
 	t.Parallel()
 	unread, log := io.Pipe()
 	r := newRig(t)
-	r.policy = "allkeys-lru" // a doubt of the connecting, beside others
+	r.policy = "allkeys-lru" // a doubt from the connection attempt, among others
 	n := r.open(Log(slog.New(slog.NewTextHandler(log, nil))))
 	t.Cleanup(func() { unread.Close() }) // before n is closed
 	w := wait(t, n, "k")
@@ -44,8 +44,8 @@ func TestALogThatNobodyReadsHoldsUpNothing(t *testing.T) {
 	assert.Contains(t, text, "so waiters poll")
 }
 
-// TestDoubtsDoNotCollect: some have a word of the server, which may differ each time.
-func TestDoubtsDoNotCollect(t *testing.T) {
+// TestDoubtsDoNotAccumulate: some contain text of the server, which may differ each time.
+func TestDoubtsDoNotAccumulate(t *testing.T) {
 	t.Parallel()
 	var logged logBuffer
 	n := openNode(t, "redis://127.0.0.1:1", logged.log()).(*node)
@@ -56,7 +56,8 @@ func TestDoubtsDoNotCollect(t *testing.T) {
 	assert.Len(t, n.doubts.known, maxDoubts)
 }
 
-// TestDoubtsAreLoggedOnceAnHour for each kind, also if a server's words differ each time.
+// TestDoubtsAreLoggedOnceAnHour: each kind is logged once an hour, even if the server's text
+// differs each time.
 func TestDoubtsAreLoggedOnceAnHour(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 	"github.com/redquorum/redquorum/internal/protocol"
 )
 
-func TestWhatIsWrongWithAServerIsSaid(t *testing.T) {
+func TestFaultOfAServerIsReported(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		user, path string // of the URL
@@ -47,9 +47,10 @@ func TestWhatIsWrongWithAServerIsSaid(t *testing.T) {
 	}
 }
 
-// TestAProxyThatHidesItsServersIsRefused, though it passes SET and EVAL: behind it may be one server or
-// many, and a restart is not noticed. An ACL, or a server that renames some of the commands, is no proxy.
-func TestAProxyThatHidesItsServersIsRefused(t *testing.T) {
+// TestProxyThatHidesItsServersIsRefused: this holds even if the proxy forwards SET and EVAL. It may
+// hide one server or many, and their restarts. A server with an ACL, or with renamed commands, is
+// not a proxy.
+func TestProxyThatHidesItsServersIsRefused(t *testing.T) {
 	t.Parallel()
 	hidden := []string{"CLIENT", "INFO", "ROLE", "SCRIPT"}
 	for _, says := range []string{"unsupported command '%s'", "ERR unknown command '%s', with args beginning with: "} {
@@ -70,7 +71,7 @@ func TestAProxyThatHidesItsServersIsRefused(t *testing.T) {
 	}
 }
 
-func TestAServerThatIsDownIsNotCalledWithoutPause(t *testing.T) {
+func TestDeadServerIsDialledWithPauses(t *testing.T) {
 	t.Parallel()
 	calls := make(chan time.Time)
 	n, err := FromDial("down", func(ctx context.Context) (redis.Conn, error) {
@@ -90,9 +91,9 @@ func TestAServerThatIsDownIsNotCalledWithoutPause(t *testing.T) {
 	assert.Greater(t, (<-calls).Sub(first), 100*time.Millisecond)
 }
 
-// TestAServerThatCutsConnectionsThatWorkIsSoonBack: with waits that double, as for a server that
-// hangs up on each new connection, this would take half a minute.
-func TestAServerThatCutsConnectionsThatWorkIsSoonBack(t *testing.T) {
+// TestServerThatCutsWorkingConnectionsIsSoonBack: doubling waits, as for a server that hangs up on
+// each new connection, would add up to half a minute.
+func TestServerThatCutsWorkingConnectionsIsSoonBack(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	n := r.open()
@@ -112,7 +113,7 @@ func TestAServerThatCutsConnectionsThatWorkIsSoonBack(t *testing.T) {
 	}
 }
 
-// TestDoubtsAreLogged once, and say what to do.
+// TestDoubtsAreLogged: each doubt is logged once, with advice.
 func TestDoubtsAreLogged(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -122,7 +123,7 @@ func TestDoubtsAreLogged(t *testing.T) {
 	n := r.open(Log(slog.New(slog.NewTextHandler(&log, nil))))
 	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
 	r.fail("CLIENT KILL", "NOPERM this user has no permissions to run the 'client|kill' command")
-	r.fail("EVALSHA", "BUSY Redis is busy running a script.") // which costs the connection
+	r.fail("EVALSHA", "BUSY Redis is busy running a script.") // ends the connection
 	assert.ErrorContains(t, trouble(t, n, release("k", "v")), "BUSY")
 	r.fail("EVALSHA", "")
 	eventually(t, func() bool { return r.connections() > 1 && !r.Exists("k") }, "connected again, and the release is retried")

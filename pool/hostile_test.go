@@ -24,17 +24,18 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// A hostile is a server that answers as a good one does, until it gets the command at, or one that
-// has what begins with a space. Its answer to that is the stream, and then nothing.
+// A hostile is a server that answers correctly until it gets the command at, or a command that
+// contains the part of at after a space. It answers that command with the stream, and sends nothing
+// after it.
 type hostile struct {
 	net.Listener
 	at      string
 	stream  func(io.Writer) error
-	once    bool          // no client comes again after the stream
+	once    bool          // the server accepts no other client
 	hangsUp bool          // after the stream; otherwise it waits for the client to hang up
 	left    chan struct{} // a client that got the stream has hung up
 
-	ids    atomic.Int64 // of connections
+	ids    atomic.Int64 // numbers of connections
 	ended  sync.WaitGroup
 	mu     sync.Mutex
 	served []net.Conn
@@ -45,7 +46,7 @@ func newHostile(t testing.TB, at string, stream func(io.Writer) error) *hostile 
 }
 
 func startHostile(t testing.TB, h *hostile) *hostile {
-	dir, err := os.MkdirTemp("", "hostile") // TempDir's names are too long for a socket
+	dir, err := os.MkdirTemp("", "hostile") // the names of TempDir are too long for a socket
 	require.NoError(t, err)
 	l, err := net.Listen("unix", filepath.Join(dir, "s"))
 	require.NoError(t, err)
@@ -79,7 +80,7 @@ func (h *hostile) url() string { return "unix://:word@" + h.Addr().String() }
 
 func (h *hostile) serve(c net.Conn) {
 	defer c.Close()
-	commands := redis.NewConn(c, 0, 0) // an array of strings is a reply, too
+	commands := redis.NewConn(c, 0, 0) // a command has the format of a reply, so redigo can read it
 	for {
 		words, err := redis.Strings(commands.Receive())
 		if err != nil {
@@ -97,7 +98,7 @@ func (h *hostile) serve(c net.Conn) {
 			h.left <- struct{}{}
 			return
 		case h.at == "CLIENT KILL" && words[0] == "SET":
-			return // so that the client comes again
+			return // the client then connects again
 		}
 		if _, err := io.WriteString(c, h.answer(command)); err != nil {
 			return
@@ -123,7 +124,7 @@ func (h *hostile) answer(command string) string {
 	return "+OK\r\n"
 }
 
-// run is as good as a run_id: no two of them are the same.
+// run returns a unique text that replaces a run_id.
 func (h *hostile) run() string { return h.Addr().String() }
 
 // gone waits until a client that got the stream has hung up.
@@ -137,14 +138,14 @@ func (h *hostile) gone(t *testing.T) {
 }
 
 func text(s string) func(io.Writer) error {
-	b := []byte(s) // once: the tests measure what is allocated
+	b := []byte(s) // converted once, because the tests measure allocations
 	return func(w io.Writer) error {
 		_, err := w.Write(b)
 		return err
 	}
 }
 
-// endless is the beginning, and then the rest again and again.
+// endless writes begin, and then repeats rest until the client hangs up.
 func endless(begin, rest string) func(io.Writer) error {
 	chunk := bytes.Repeat([]byte(rest), 1+(1<<16)/len(rest))
 	return func(w io.Writer) error {
@@ -156,11 +157,11 @@ func endless(begin, rest string) func(io.Writer) error {
 	}
 }
 
-// maxString is how long a string of a server may be.
+// maxString is the longest allowed string of a server.
 const maxString = 1 << 20
 
-// hostileStreams are streams that no client may read to the end; package wire has tests of the
-// bounds. Without them most of these end the process that runs the tests.
+// hostileStreams are streams that no client may read to the end; package wire tests the limits.
+// Without the limits most of these would end the test process.
 var hostileStreams = map[string]func(io.Writer) error{
 	"a string that makes make panic": text("$9223372036854775807\r\n"),
 	"an array of 16 GB":              text("*1000000000\r\n"),
@@ -169,10 +170,10 @@ var hostileStreams = map[string]func(io.Writer) error{
 	"an array of strings":            endless("*65536\r\n", "$1000000\r\n"+strings.Repeat("x", 1_000_000)+"\r\n"),
 }
 
-// onlyBounds are options with which nothing but the bounds ends a connection.
+// onlyBounds returns options that let only the limits end a connection.
 func onlyBounds() []Option { return []Option{StallTimeout(time.Hour), DialTimeout(time.Hour)} }
 
-func TestAServerThatSendsTooMuchLosesItsConnection(t *testing.T) {
+func TestServerThatSendsTooMuchLosesItsConnection(t *testing.T) {
 	t.Parallel()
 	fails := func(t *testing.T, h *hostile) {
 		assert.ErrorIs(t, trouble(t, openNode(t, h.url(), onlyBounds()...), acquire("k", "v")), ErrReplyTooLarge)
@@ -215,9 +216,9 @@ func TestAServerThatSendsTooMuchLosesItsConnection(t *testing.T) {
 	}
 }
 
-// TestWhatATooLargeReplyWasAskedByIsNotAskedAgain: requests that were merged go one by one on the next
-// connection, so that what is wrong with one key does not end that as well.
-func TestWhatATooLargeReplyWasAskedByIsNotAskedAgain(t *testing.T) {
+// TestTooLargeReplyIsNotRequestedAgain: the next connection sends merged requests separately, so
+// that one bad key does not end that connection, too.
+func TestTooLargeReplyIsNotRequestedAgain(t *testing.T) {
 	t.Parallel()
 	requests := []protocol.Request{lookAt("k0", "v0"), lookAt("k1", "v1")}
 	h := newHostile(t, " 2 k0 k1 ", text("$8002732032\r\n"))
@@ -233,9 +234,9 @@ func TestWhatATooLargeReplyWasAskedByIsNotAskedAgain(t *testing.T) {
 	assert.Empty(t, h.left)
 }
 
-// Two of five servers send too much, at one stage of a connection or another. The test is not
-// parallel, because it measures what the process allocates.
-func TestALockOutlivesTwoHostileServers(t *testing.T) {
+// Two of five servers send too much, at various stages of a connection. The test is not parallel,
+// because it measures the allocations of the process.
+func TestLockOutlivesTwoHostileServers(t *testing.T) {
 	for name, stream := range hostileStreams {
 		for _, at := range []string{"AUTH", "SET", "SUBSCRIBE"} {
 			t.Run(name+" to "+at, func(t *testing.T) {
@@ -275,9 +276,9 @@ func TestALockOutlivesTwoHostileServers(t *testing.T) {
 	}
 }
 
-// redigo reads a connection of the caller's dial function without bounds. A reply that makes redigo
+// redigo reads a connection of the caller's dial function without limits. A reply that makes redigo
 // panic must not end the process.
-func TestAPanicOnADialFunctionsConnectionEndsOnlyThat(t *testing.T) {
+func TestPanicEndsOnlyTheConnectionOfADialFunction(t *testing.T) {
 	t.Parallel()
 	const reply = "$9223372036854775807\r\n"
 	open := func(at, says string) (protocol.Node, *hostile) {
@@ -289,7 +290,7 @@ func TestAPanicOnADialFunctionsConnectionEndsOnlyThat(t *testing.T) {
 		t.Cleanup(func() { n.Close() })
 		return n, h
 	}
-	n, _ := open("ROLE", reply) // of the handshake
+	n, _ := open("ROLE", reply) // in the handshake
 	assert.ErrorIs(t, trouble(t, n, acquire("k", "v")), wire.ErrUnexpected)
 	n, _ = open("SET", "*9223372036854775807\r\n")
 	got := do(t, n, acquire("k", "v"))
@@ -301,7 +302,7 @@ func TestAPanicOnADialFunctionsConnectionEndsOnlyThat(t *testing.T) {
 	assert.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome, "on the other connection")
 }
 
-// FuzzNode has a server answer one command with anything, and hang up.
+// FuzzNode makes a server answer one command with arbitrary bytes, and hang up.
 func FuzzNode(f *testing.F) {
 	stages := []string{
 		"AUTH", "CLIENT SETNAME", "CLIENT ID", "INFO", "ROLE", "SCRIPT", "CLIENT KILL", "SET", "EVALSHA", "SUBSCRIBE",
@@ -335,9 +336,9 @@ func FuzzNode(f *testing.F) {
 	})
 }
 
-// TestALongValueCostsNoConnection: an Inspect, and looks at locks and at the record, meet values
-// that other clients wrote, of any length.
-func TestALongValueCostsNoConnection(t *testing.T) {
+// TestLongValueCostsNoConnection: an Inspect, a look at a lock and a look at the record can find
+// values of other clients, of any length.
+func TestLongValueCostsNoConnection(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
 	n := openGated(t, s.url())
@@ -362,8 +363,9 @@ func TestALongValueCostsNoConnection(t *testing.T) {
 	assert.Equal(t, connection, s.client("redlock")["id"])
 }
 
-// TestALongNameOfAPrimaryIsNamed: it has no prefix, so that all who may write to the server can make it.
-func TestALongNameOfAPrimaryIsNamed(t *testing.T) {
+// TestLongNameOfAPrimaryIsCut: any client that may write to the server can write this key, which
+// has no prefix.
+func TestLongNameOfAPrimaryIsCut(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
 	s.do("SET", primaryKey, strings.Repeat("x", 2*maxString))
@@ -372,8 +374,8 @@ func TestALongNameOfAPrimaryIsNamed(t *testing.T) {
 	assert.ErrorContains(t, err, "(to GET "+primaryKey+")")
 }
 
-// TestAServersWordsAreCutOff, where they are about a password or its primary, too.
-func TestAServersWordsAreCutOff(t *testing.T) {
+// TestLongServerTextIsCut, even in errors about a password or a primary.
+func TestLongServerTextIsCut(t *testing.T) {
 	t.Parallel()
 	h := startHostile(t, &hostile{at: "AUTH", stream: text("-" + strings.Repeat("x", 1<<13) + "\r\n"), hangsUp: true})
 	err := trouble(t, openNode(t, h.url()), acquire("k", "v"))

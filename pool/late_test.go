@@ -12,14 +12,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
-	need "github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/fleet/relay"
 	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/internal/relay"
+	"github.com/redquorum/redquorum/internal/testenv"
 	"github.com/redquorum/redquorum/pool/internal/link"
 )
 
-// TestLateVoteOfAServerThatFailedOverAndBackDoesNotCount: the network holds a vote while its server becomes the replica
-// of an older copy and is promoted again. The process is the same, and so is the record, but the server lost a lock.
+// TestLateVoteOfAServerThatFailedOverAndBackDoesNotCount: the network holds a vote while its server
+// becomes the replica of an older copy and is promoted again. The process is the same, and so is
+// the record, but the server lost a lock.
 func TestLateVoteOfAServerThatFailedOverAndBackDoesNotCount(t *testing.T) {
 	t.Parallel()
 	for name, standby := range map[string]bool{"one server": false, "a node with a standby": true} {
@@ -62,14 +63,14 @@ func TestLateVoteOfAServerThatFailedOverAndBackDoesNotCount(t *testing.T) {
 	}
 }
 
-// TestServerRestoredFromASnapshotHasForgotten: CLIENT ID went back under the same run_id. The client that sees it
-// deletes the record, so the other clients see it, too.
+// TestServerRestoredFromASnapshotHasForgotten: CLIENT ID went back under the same run_id. The
+// client that notices this deletes the record, so that other clients notice it, too.
 func TestServerRestoredFromASnapshotHasForgotten(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	var log logBuffer
 	n, other := r.open(log.log()), r.open()
-	again := func(n protocol.Node, key string) protocol.Reply { // a vote, also of a node that has yet to connect again
+	again := func(n protocol.Node, key string) protocol.Reply { // repeats the vote until the node has reconnected
 		var reply protocol.Reply
 		eventually(t, func() bool {
 			key += "+"
@@ -104,9 +105,9 @@ func TestServerRestoredFromASnapshotHasForgotten(t *testing.T) {
 	assert.Positive(t, again(n, "g").Life, "the numbers count from there")
 }
 
-// TestReplyTellsItsConnection: the memory guard reads the record again on each new one, because a restored server may
-// have an older record.
-func TestReplyTellsItsConnection(t *testing.T) {
+// TestReplyHasTheNumberOfItsConnection: the memory guard reads the record again on each new
+// connection, because a restored server may have an older record.
+func TestReplyHasTheNumberOfItsConnection(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	n := r.open()
@@ -119,11 +120,11 @@ func TestReplyTellsItsConnection(t *testing.T) {
 	}
 }
 
-// TestSlotThatLeftAndCameBackEndsTheVote: a lock's slot moves to another shard, which loses the lock, and back. The
-// process, its replication and the slot of the record are as before.
-func TestSlotThatLeftAndCameBackEndsTheVote(t *testing.T) {
+// TestReturnedSlotInvalidatesTheVote: a lock's slot moves to another shard, which loses the lock,
+// and back. The process, its replication and the slot of the record stay the same.
+func TestReturnedSlotInvalidatesTheVote(t *testing.T) {
 	t.Parallel()
-	need.Redis(t)
+	testenv.NeedRedis(t)
 	f, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: 2, Volatile: true, Mode: fleet.ClusterNode})
 	require.NoError(t, err)
 	t.Cleanup(func() { f.Close() })
@@ -141,7 +142,7 @@ func TestSlotThatLeftAndCameBackEndsTheVote(t *testing.T) {
 		require.NoError(t, err)
 		t.Cleanup(func() { conns[i].Close() })
 		ids[i] = cluster(i, "MYID")
-		_, err = conns[i].Do("CONFIG", "SET", "cluster-allow-replica-migration", "no") // else the one without slots becomes a replica
+		_, err = conns[i].Do("CONFIG", "SET", "cluster-allow-replica-migration", "no") // otherwise the shard without slots becomes a replica
 		require.NoError(t, err)
 	}
 	slots := redis.Args{"ADDSLOTS"}
@@ -163,7 +164,7 @@ func TestSlotThatLeftAndCameBackEndsTheVote(t *testing.T) {
 	require.Equal(t, before.Run, do(t, n, recorded("held")).Run, "the script and the replies name it alike")
 	slot, err := redis.Int(conns[0].Do("CLUSTER", "KEYSLOT", "held"))
 	require.NoError(t, err)
-	_, err = conns[0].Do("DEL", "held") // as if the slot took its keys along, and the other shard lost them
+	_, err = conns[0].Do("DEL", "held") // as if the other shard got the keys with the slot and lost them
 	require.NoError(t, err)
 	for _, to := range []int{1, 0} {
 		from := 1 - to

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
-	need "github.com/redquorum/redquorum/internal/need"
 	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/internal/testenv"
 )
 
 // A live server is a redis-server process.
@@ -25,20 +25,20 @@ func newLive(t *testing.T) live { return newLiveAs(t, fleet.Standalone) }
 
 func newLiveAs(t *testing.T, mode fleet.Mode) live {
 	t.Helper()
-	f := need.Servers(t, fleet.Process, fleet.Options{Nodes: 1, Volatile: true, Mode: mode})
+	f := testenv.Servers(t, fleet.Process, fleet.Options{Nodes: 1, Volatile: true, Mode: mode})
 	return live{f, t}
 }
 
 func (s live) url() string { return s.URLs()[0] }
 
-// as is the URL for a user with these rules of an ACL.
+// as returns the URL for a user with these ACL rules.
 func (s live) as(user string, rules ...any) (url string) {
 	s.t.Helper()
 	s.do(append([]any{"ACL", "SETUSER", user, "on", ">password"}, rules...)...)
 	return strings.Replace(s.url(), "//", "//"+user+":password@", 1)
 }
 
-// do runs a command on a connection of its own.
+// do runs a command on a separate connection.
 func (s live) do(args ...any) any {
 	s.t.Helper()
 	c, err := redis.DialURL(s.url())
@@ -49,7 +49,8 @@ func (s live) do(args ...any) any {
 	return v
 }
 
-// since skips the test on a server that is older than version "6.2" or "7.0", and lacks what is named.
+// since skips the test on a server older than version, such as "6.2". The missing feature is the
+// reason.
 func (s live) since(version, what string) {
 	s.t.Helper()
 	older := map[string]string{"6.2": "6.0.", "7.0": "6."}[version]
@@ -59,7 +60,7 @@ func (s live) since(version, what string) {
 	}
 }
 
-// calls is how often the server has run a command.
+// calls returns the number of times that the server has run a command.
 func (s live) calls(command string) int {
 	s.t.Helper()
 	_, after, _ := strings.Cut(string(s.do("INFO", "commandstats").([]byte)), "cmdstat_"+command+":calls=")
@@ -71,7 +72,7 @@ func (s live) calls(command string) int {
 // A client is a line of CLIENT LIST.
 type client map[string]string
 
-// clients returns those of this name.
+// clients returns the clients with this name.
 func (s live) clients(name string) (found []client) {
 	s.t.Helper()
 	for line := range strings.Lines(string(s.do("CLIENT", "LIST").([]byte))) {
@@ -87,7 +88,7 @@ func (s live) clients(name string) (found []client) {
 	return found
 }
 
-// client waits for the one client of this name.
+// client waits for the single client with this name.
 func (s live) client(name string) client {
 	s.t.Helper()
 	var found []client
@@ -133,7 +134,7 @@ func (w *waiter) ask() protocol.Reply {
 	return do(w.t, w.n, protocol.Request{Op: protocol.OpWatch, Key: w.key})
 }
 
-func TestASentinelIsRefused(t *testing.T) {
+func TestSentinelIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newLiveAs(t, fleet.Sentinel)
 	err := trouble(t, openNode(t, s.url()), acquire("k", "v"))
@@ -144,7 +145,7 @@ func TestASentinelIsRefused(t *testing.T) {
 	assert.ErrorContains(t, err, "a Sentinel")
 }
 
-func TestANodeOfAClusterSaysThatItIsOne(t *testing.T) {
+func TestNodeOfAClusterIsNamed(t *testing.T) {
 	t.Parallel()
 	s := newLiveAs(t, fleet.ClusterNode)
 	err := trouble(t, openNode(t, s.url()), acquire("k", "v"))
@@ -173,7 +174,7 @@ func TestANodeOfAClusterSaysThatItIsOne(t *testing.T) {
 	assert.ErrorContains(t, trouble(t, n, release("k", "v")), "CLUSTERDOWN")
 }
 
-func TestWhatAnACLForbidsIsSaid(t *testing.T) {
+func TestForbiddenCommandIsReported(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
 	for name, test := range map[string]struct {
@@ -191,8 +192,8 @@ func TestWhatAnACLForbidsIsSaid(t *testing.T) {
 	}
 }
 
-// TestAServerThatKeepsNoQueueIsADoubt, because nothing else shows that waiters are overtaken.
-func TestAServerThatKeepsNoQueueIsADoubt(t *testing.T) {
+// TestServerWithoutQueuesIsADoubt, because nothing else shows that waiters are overtaken.
+func TestServerWithoutQueuesIsADoubt(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
 	var log logBuffer

@@ -18,38 +18,37 @@ const (
 	// lookEvery is the pause between two look-ups of the name of an open connection.
 	lookEvery = 5 * time.Second
 
-	// lookupTimeout bounds a look-up. It is more than resolvers wait for a name server that is down before
-	// they ask the next, so it does not end with DialTimeout.
+	// lookupTimeout limits a look-up. It exceeds the time for which resolvers wait for a dead name
+	// server before they ask the next one, so it is longer than DialTimeout.
 	lookupTimeout = 20 * time.Second
 )
 
 var (
-	// errMoved is for a connection to a server whose name leads elsewhere now.
+	// errMoved is the error of a connection to a server whose name now leads elsewhere.
 	errMoved = errors.New("its name has another address now: " +
 		"if that is another server, use a name of one server for each node")
 
-	// errSlowName is for a name that is not known yet.
+	// errSlowName is the error for a name that has not been resolved yet.
 	errSlowName = errors.New("the name servers have not answered: check resolv.conf")
 )
 
-// A resolver looks up the name of a server: for each connection that is made, and every few seconds for
-// the one that is open. A client that stays on a server which the name does not show any more, and a
-// client that comes later, would both have the node's one vote, on two servers. So the first leaves the
-// server.
+// A resolver looks up the name of a server: for each new connection, and every few seconds for the
+// open one. If the name no longer leads to a server, the client leaves that server. Otherwise a
+// later client could use the node's vote on another server at the same time.
 //
-// A vote rests on the last look-up all the same: on one that is lookEvery old, and on an answer that name
-// servers may have kept for longer. docs/SAFETY.md says so.
+// A vote still relies on the last look-up, which may be lookEvery old, and on an answer that name
+// servers may have cached for longer. docs/SAFETY.md describes this.
 //
-// A look-up that fails proves nothing and changes nothing: an outage of name servers ends no lock. A new
-// connection then goes to the last known addresses.
+// A failed look-up proves nothing and changes nothing: an outage of name servers ends no lock. A
+// new connection then uses the last known addresses.
 type resolver struct {
 	host, port string
 	lookup     func(ctx context.Context, host string) ([]string, error)
 	every      time.Duration
 
 	mu      sync.Mutex
-	last    []string // the last addresses; nil: none are known
-	running *answer  // the look-up under way; nil: none
+	last    []string // nil if no addresses are known
+	running *answer  // current look-up; nil without one
 }
 
 // An answer is the outcome of a look-up. Its fields are set when done is closed.
@@ -59,17 +58,7 @@ type answer struct {
 	err       error
 }
 
-// newResolver returns the resolver of t's name. It is nil for an IP address and a socket, and if a dial
-// function of the caller takes the name.
-func newResolver(t *target, s *settings) *resolver {
-	if s.netDial != nil || t.host == "" || net.ParseIP(t.host) != nil {
-		return nil
-	}
-	_, port, _ := net.SplitHostPort(t.address)
-	return &resolver{host: t.host, port: port, lookup: s.lookup, every: s.lookEvery}
-}
-
-// look begins a look-up, or returns the one that is under way.
+// look starts a look-up, or returns the current one.
 func (r *resolver) look() *answer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,8 +91,9 @@ func (r *resolver) run(a *answer) {
 	close(a.done)
 }
 
-// addresses returns the addresses for a new connection, with the port. If the look-up fails, or takes half
-// of the time that ctx leaves, the last known addresses serve, unless there is no such name any more.
+// addresses returns the addresses for a new connection, with the port. If the look-up fails, or
+// takes half of the time that ctx leaves, it returns the last known addresses, unless the name no
+// longer exists.
 func (r *resolver) addresses(ctx context.Context) ([]string, error) {
 	wait := lookupTimeout
 	if end, ok := ctx.Deadline(); ok {
@@ -131,14 +121,15 @@ func (r *resolver) addresses(ctx context.Context) ([]string, error) {
 	return r.last, nil
 }
 
-// watch has the connection, to one of the addresses that lead to one server, end when the name leads
-// elsewhere.
+// watch ends the connection when the name resolves to another server. at is the address of the
+// connection; several addresses may lead to the same server.
 func (r *resolver) watch(c redis.Conn, at string, seen []string) {
 	c.(*link.Conn).Stay = func(ctx context.Context) error { return r.await(ctx, at, seen) }
 }
 
-// await returns an error when a look-up shows that the name does not lead to the address at any more, or
-// leads to an address besides those seen when the connection was made. It returns nil when ctx ends.
+// await returns an error when a look-up shows that the name no longer leads to the address at, or
+// leads to an address other than those seen when the connection was made. It returns nil when ctx
+// ends.
 func (r *resolver) await(ctx context.Context, at string, seen []string) error {
 	t := time.NewTicker(r.every)
 	defer t.Stop()

@@ -12,12 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
-	need "github.com/redquorum/redquorum/internal/need"
 	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/internal/testenv"
 )
 
-// awaitLookups returns when the name has been looked up at least twice from now on, so once with all that
-// was changed before.
+// awaitLookups returns when the name has been looked up at least twice from now on, so at least
+// once after all earlier changes.
 func (n *name) awaitLookups(t *testing.T) {
 	t.Helper()
 	before := n.lookups.Load()
@@ -33,15 +33,15 @@ func newPods(t *testing.T) (n *name, first, second live) {
 	require.NoError(t, err)
 	n = &name{port: port}
 	n.hosts.Store([]string{"127.0.0.1"})
-	second = live{need.Servers(t, fleet.Process, fleet.Options{Nodes: 1, Arguments: []string{
+	second = live{testenv.Servers(t, fleet.Process, fleet.Options{Nodes: 1, Arguments: []string{
 		"--bind", "127.0.0.2", "--port", port, "--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction",
 	}}), t}
 	return n, first, second
 }
 
-// TestANameThatMovesIsFollowed: a client that stays on the pod which DNS does not show any more and a
-// client that comes later would both have the node's vote.
-func TestANameThatMovesIsFollowed(t *testing.T) {
+// TestMovedNameIsFollowed: a client that stays on a pod that DNS no longer shows, and a later
+// client, would both have the node's vote.
+func TestMovedNameIsFollowed(t *testing.T) {
 	t.Parallel()
 	name, first, _ := newPods(t)
 	a := openNode(t, name.url(), name.option())
@@ -54,8 +54,8 @@ func TestANameThatMovesIsFollowed(t *testing.T) {
 	assert.Equal(t, protocol.Granted, do(t, b, extend("k", "b")).Outcome)
 }
 
-// TestANameThatGetsCompanyIsLeft: another client may connect to either server.
-func TestANameThatGetsCompanyIsLeft(t *testing.T) {
+// TestNameWithASecondServerIsLeft: another client may connect to either server.
+func TestNameWithASecondServerIsLeft(t *testing.T) {
 	t.Parallel()
 	name, first, _ := newPods(t)
 	n := openNode(t, name.url(), name.option())
@@ -67,8 +67,8 @@ func TestANameThatGetsCompanyIsLeft(t *testing.T) {
 	eventually(t, func() bool { return try(t, n, extend("k", "a")).Outcome == protocol.Granted }, "one server votes")
 }
 
-// TestAStandbyThatMovesIsFollowed: each server of a node has a name of its own.
-func TestAStandbyThatMovesIsFollowed(t *testing.T) {
+// TestMovedStandbyIsFollowed: each server of a node has its own name.
+func TestMovedStandbyIsFollowed(t *testing.T) {
 	t.Parallel()
 	s, err := settle(nil)
 	require.NoError(t, err)
@@ -81,8 +81,9 @@ func TestAStandbyThatMovesIsFollowed(t *testing.T) {
 	}
 }
 
-// TestAnOutageOfNameServersEndsNoLock: the connection stays, and a new one goes to the last known address.
-func TestAnOutageOfNameServersEndsNoLock(t *testing.T) {
+// TestOutageOfNameServersEndsNoLock: the connection stays, and a new one uses the last known
+// address.
+func TestOutageOfNameServersEndsNoLock(t *testing.T) {
 	t.Parallel()
 	hung := make(chan struct{})
 	defer close(hung)
@@ -118,9 +119,9 @@ func TestAnOutageOfNameServersEndsNoLock(t *testing.T) {
 	}
 }
 
-// TestASlowLookUpOutlastsTheDialTimeout: resolvers ask a name server that is down for seconds before they
-// ask the next.
-func TestASlowLookUpOutlastsTheDialTimeout(t *testing.T) {
+// TestSlowLookUpOutlastsTheDialTimeout: resolvers ask a dead name server for seconds before they
+// ask the next one.
+func TestSlowLookUpOutlastsTheDialTimeout(t *testing.T) {
 	t.Parallel()
 	name, _, _ := newName(t)
 	name.hosts.Store([]string{"127.0.0.1"})
@@ -134,7 +135,8 @@ func TestASlowLookUpOutlastsTheDialTimeout(t *testing.T) {
 	eventually(t, func() bool { return try(t, n, acquire("k", "v")).Outcome == protocol.Granted }, "it is connected")
 }
 
-// TestAddressesAreNotLookedUp, nor what a dial function of the caller gets.
+// TestAddressesAreNotLookedUp: names passed to a dial function of the caller are not looked up,
+// either.
 func TestAddressesAreNotLookedUp(t *testing.T) {
 	t.Parallel()
 	s, err := settle(nil)

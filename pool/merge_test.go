@@ -13,7 +13,7 @@ import (
 	"github.com/redquorum/redquorum/internal/protocol"
 )
 
-// grantedTogether submits the requests together, and has all of them granted.
+// grantedTogether submits the requests together, and checks that all are granted.
 func grantedTogether(t *testing.T, n protocol.Node, requests []protocol.Request) {
 	t.Helper()
 	for _, to := range submitTogether(t, n, requests...) {
@@ -28,10 +28,10 @@ func watchingAll(requests []protocol.Request) {
 	}
 }
 
-// keyAndValue returns the key of number i, and the value that it is held by.
+// keyAndValue returns key number i and its value.
 func keyAndValue(i int) (key, value string) { return fmt.Sprint("k", i), fmt.Sprint("v", i) }
 
-// hold has n hold so many keys for ten seconds, and returns the extensions of all.
+// hold makes n hold the keys for ten seconds, and returns the extensions of all.
 func hold(t *testing.T, n protocol.Node, keys int) (extensions []protocol.Request) {
 	t.Helper()
 	for i := range keys {
@@ -49,8 +49,9 @@ func (s live) ttl(key string) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-// TestMergedRequestsAnswerAsSingleOnes, whatever is at their keys, and do the same to them.
-func TestMergedRequestsAnswerAsSingleOnes(t *testing.T) {
+// TestMergedRequestsAnswerLikeSingleOnes: they also have the same effects, for any values of their
+// keys.
+func TestMergedRequestsAnswerLikeSingleOnes(t *testing.T) {
 	t.Parallel()
 	const keys = 7
 	var extensions, looks []protocol.Request
@@ -60,12 +61,12 @@ func TestMergedRequestsAnswerAsSingleOnes(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		requests []protocol.Request
-		calls    int           // of scripts, with those that are asked again
-		left     time.Duration // of a key whose TTL was a minute, at least; zero: it is gone
+		calls    int           // calls of scripts, including repeated requests
+		left     time.Duration // minimum TTL of a key that had a minute; zero if the key is gone
 	}{
-		"extensions": {extensions, 1 + 1, 100 * time.Second}, // of a list
-		"looks":      {looks, 1 + 1, 30 * time.Second},       // at a list
-		"releases":   {releases(keys), 1 + 5, 0},             // of each that has not got its value
+		"extensions": {extensions, 1 + 1, 100 * time.Second}, // fails for a list
+		"looks":      {looks, 1 + 1, 30 * time.Second},       // fails for a list
+		"releases":   {releases(keys), 1 + 5, 0},             // fails for each key without its value
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -114,9 +115,9 @@ func TestMergedRequestsAnswerAsSingleOnes(t *testing.T) {
 	}
 }
 
-// TestNothingIsMergedWhereThatFails, as without a right: each is sent by itself, and all that follow, until
-// the next connection.
-func TestNothingIsMergedWhereThatFails(t *testing.T) {
+// TestRequestsAreNotMergedIfThatFails: after a failure, for example without a right, these and all
+// later requests are sent separately until the next connection.
+func TestRequestsAreNotMergedIfThatFails(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
 	n := openGated(t, s.as("some", "~*", "+@all"))
@@ -139,7 +140,8 @@ func TestNothingIsMergedWhereThatFails(t *testing.T) {
 	assert.Equal(t, 1, s.calls("evalsha"))
 }
 
-// TestMergingContinuesAfterScriptsWereLost on the same connection, unless they may not be loaded.
+// TestMergingContinuesAfterScriptsWereLost: it continues on the same connection, unless loading the
+// scripts is forbidden.
 func TestMergingContinuesAfterScriptsWereLost(t *testing.T) {
 	t.Parallel()
 	for rule, calls := range map[string]int{"+@all": 1, "-script": 3} {
@@ -156,8 +158,8 @@ func TestMergingContinuesAfterScriptsWereLost(t *testing.T) {
 	}
 }
 
-// TestServerThatRefusesWritesIsNotAskedAgainAtOnce: not for each key of a merged call, and less and less often
-// for releases.
+// TestServerThatRefusesWritesIsNotAskedAgainAtOnce: the keys of a merged call are not repeated, and
+// releases are repeated at growing intervals.
 func TestServerThatRefusesWritesIsNotAskedAgainAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
@@ -176,15 +178,15 @@ func TestServerThatRefusesWritesIsNotAskedAgainAtOnce(t *testing.T) {
 	assert.Equal(t, 1, s.calls("evalsha"))
 	refused(releases(3))
 	assert.LessOrEqual(t, s.calls("evalsha"), 3)
-	<-time.After(3 * time.Second) // in which it was sent again 12 times before
+	<-time.After(3 * time.Second) // without growing intervals the release would be sent 12 times
 	assert.LessOrEqual(t, s.calls("evalsha"), 2+5)
 	s.do("CONFIG", "SET", "min-replicas-to-write", 0)
 	eventually(t, func() bool { return s.do("DBSIZE").(int64) == 0 }, "they are released")
 }
 
-// TestAForbiddenKeyIsNoOthersTrouble: a server refuses a script as a whole if one of its keys is
-// not permitted.
-func TestAForbiddenKeyIsNoOthersTrouble(t *testing.T) {
+// TestForbiddenKeyAffectsNoOtherKey: a server refuses a script as a whole if one of its keys is not
+// permitted.
+func TestForbiddenKeyAffectsNoOtherKey(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
 	n := openGated(t, s.as("some", "~k*", "+@all"))
@@ -206,8 +208,8 @@ func TestAForbiddenKeyIsNoOthersTrouble(t *testing.T) {
 	assert.Regexp(t, "cmdstat_evalsha:calls=2,.*rejected_calls=1,", stats, "what fails each time is not tried again")
 }
 
-// TestHoldersAreHintedAfterMergedExtensions, at the change of each key.
-func TestHoldersAreHintedAfterMergedExtensions(t *testing.T) {
+// TestHoldersGetHintsAfterMergedExtensions: the change of each key gives a hint.
+func TestHoldersGetHintsAfterMergedExtensions(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
 	s.since("6.2", "NOLOOP covers what scripts change")
@@ -216,7 +218,7 @@ func TestHoldersAreHintedAfterMergedExtensions(t *testing.T) {
 	requests := hold(t, n, keys)
 	watchingAll(requests)
 	watchers := []*waiter{wait(t, n, "k0")}
-	watchers[0].next() // the server can give hints then
+	watchers[0].next() // from now on the server can send hints
 	for _, r := range requests[1:] {
 		watchers = append(watchers, wait(t, n, r.Key))
 	}
@@ -233,9 +235,9 @@ func TestHoldersAreHintedAfterMergedExtensions(t *testing.T) {
 	assert.Empty(t, watchers[8].hints)
 }
 
-// TestAKeyThatGoesBeforeItIsRememberedGivesAHint: others are served between the script and what
-// has its keys remembered.
-func TestAKeyThatGoesBeforeItIsRememberedGivesAHint(t *testing.T) {
+// TestKeyThatDisappearsBeforeItIsTrackedGivesAHint: other clients are served between the script and
+// the command that tracks its keys.
+func TestKeyThatDisappearsBeforeItIsTrackedGivesAHint(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.tracks = true
@@ -255,8 +257,8 @@ func TestAKeyThatGoesBeforeItIsRememberedGivesAHint(t *testing.T) {
 	w.next()
 }
 
-// TestHintsGoOnWhereReadingManyKeysIsForbidden: extensions are not merged then.
-func TestHintsGoOnWhereReadingManyKeysIsForbidden(t *testing.T) {
+// TestHintsContinueWithoutTheRightToReadManyKeys: extensions are no longer merged then.
+func TestHintsContinueWithoutTheRightToReadManyKeys(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
 	s.since("6.2", "NOLOOP covers what scripts change")
@@ -267,7 +269,7 @@ func TestHintsGoOnWhereReadingManyKeysIsForbidden(t *testing.T) {
 	watchingAll(requests)
 	for range 2 {
 		grantedTogether(t, n, requests)
-		do(t, n, protocol.Request{Op: protocol.OpInspect, Key: "k0"}) // all answers before it have come
+		do(t, n, protocol.Request{Op: protocol.OpInspect, Key: "k0"}) // all earlier answers have arrived
 	}
 	for len(w.hints) > 0 {
 		w.next()
@@ -276,12 +278,12 @@ func TestHintsGoOnWhereReadingManyKeysIsForbidden(t *testing.T) {
 	w.next()
 }
 
-// lookAt is a look at a lock that is held.
+// lookAt returns a look at a held lock.
 func lookAt(key, value string) protocol.Request {
 	return watching(protocol.Request{Op: protocol.OpLook, Key: key, Value: value, Timeout: testTimeout})
 }
 
-// releases returns the releases of locks that hold has taken.
+// releases returns the releases of the locks acquired by hold.
 func releases(keys int) (all []protocol.Request) {
 	for i := range keys {
 		r := held(keyAndValue(i))
@@ -291,7 +293,7 @@ func releases(keys int) (all []protocol.Request) {
 	return all
 }
 
-// TestMergedReleasesOfABrokenConnectionAreSentAgain, each of them.
+// TestMergedReleasesOfABrokenConnectionAreSentAgain separately.
 func TestMergedReleasesOfABrokenConnectionAreSentAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/redquorum/redquorum/internal/protocol"
 )
 
-// releases returns how the rig was asked to release a key: the commands in their order.
+// releases returns the commands with which the rig was asked to release a key, in order.
 func (r *rig) releases(key string) (commands []string) {
 	for _, line := range r.commands("DELEX", "DELIFEQ", "EVALSHA", "EVAL ") {
 		if words := strings.Fields(line); strings.Contains(line, " "+key+" ") {
@@ -22,35 +22,26 @@ func (r *rig) releases(key string) (commands []string) {
 	return commands
 }
 
-// held is the release of a lock that was held until now.
+// held returns the release of a lock that was held until now.
 func held(key, value string) protocol.Request {
 	r := release(key, value)
 	r.Held = true
 	return r
 }
 
-func fencedRelease(key, value string, token int64) protocol.Request {
-	r := held(key, value)
-	r.Op, r.Counter, r.Token, r.Slack = protocol.OpReleaseFenced, "c", token, time.Minute
-	return r
-}
-
-// TestALockIsReleasedByTheServersOwnCommand. What that refuses is left to the script, which tells
+// TestLockIsReleasedByTheServersOwnCommand: after a refusal the script runs, because it reports
 // more.
-func TestALockIsReleasedByTheServersOwnCommand(t *testing.T) {
+func TestLockIsReleasedByTheServersOwnCommand(t *testing.T) {
 	t.Parallel()
 	const holder = "0123456789abcdef0123456789abcdef01234567 since web-3"
 	for _, native := range []string{"", "DELEX", "DELIFEQ"} {
 		r := newRig(t)
 		r.native = native
 		n := r.open()
-		for _, ask := range []protocol.Request{held("k", "v w"), fencedRelease("k", "v w", time.Now().UnixMicro())} {
-			before := len(r.releases("k"))
-			require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v w")).Outcome)
-			assert.Equal(t, protocol.Reply{Outcome: protocol.Granted, Run: "run1/data1"}, do(t, n, ask), native)
-			assert.False(t, r.Exists("k"), native)
-			assert.Equal(t, []string{cmp.Or(native, "EVALSHA")}, r.releases("k")[before:])
-		}
+		require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v w")).Outcome)
+		assert.Equal(t, protocol.Reply{Outcome: protocol.Granted, Run: "run1/data1"}, do(t, n, held("k", "v w")), native)
+		assert.False(t, r.Exists("k"), native)
+		assert.Equal(t, []string{cmp.Or(native, "EVALSHA")}, r.releases("k"))
 		if native == "" {
 			continue
 		}
@@ -66,26 +57,9 @@ func TestALockIsReleasedByTheServersOwnCommand(t *testing.T) {
 	}
 }
 
-// TestARefusedDeletionKeepsALateAcquisitionOut: with a token, the release's script raises the
-// counter.
-func TestARefusedDeletionKeepsALateAcquisitionOut(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.native = "DELEX"
-	n := r.open()
-	require.Equal(t, protocol.Granted, do(t, n, acquire("connected", "v")).Outcome)
-	token := time.Now().UnixMicro()
-	assert.Equal(t, protocol.Refused, do(t, n, fencedRelease("k", "v", token)).Outcome)
-	assert.Equal(t, []string{"DELEX", "EVALSHA"}, r.releases("k"))
-	late := fencedRelease("k", "v", token)
-	late.Op, late.MayHold = protocol.OpAcquireFenced, false
-	assert.Equal(t, protocol.Refused, do(t, n, late).Outcome)
-	assert.False(t, r.Exists("k"))
-}
-
-// TestADeletionIsAskedForOnEachConnection, because a server may be replaced: a release that is retried
-// is encoded for the next.
-func TestADeletionIsAskedForOnEachConnection(t *testing.T) {
+// TestEachConnectionChoosesItsDeletion: a server may be replaced, so a retried release is encoded
+// again.
+func TestEachConnectionChoosesItsDeletion(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.native = "DELEX"
@@ -103,9 +77,9 @@ func TestADeletionIsAskedForOnEachConnection(t *testing.T) {
 	assert.Equal(t, []string{"DELIFEQ"}, r.releases("k"))
 }
 
-// TestTheNewestServersReleaseByThemselves: whether a server has such a command is asked of the
-// server, not of package pool.
-func TestTheNewestServersReleaseByThemselves(t *testing.T) {
+// TestNewestServersHaveTheirOwnDeletion: the test asks the server which deletion command it has,
+// and package pool must find the same.
+func TestNewestServersHaveTheirOwnDeletion(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
 	own := ""
@@ -132,7 +106,7 @@ func TestTheNewestServersReleaseByThemselves(t *testing.T) {
 	assert.Equal(t, times, s.calls(own))
 	assert.Zero(t, s.calls("evalsha"))
 
-	// The hint is for others' changes.
+	// The hint is for changes by others.
 	w := wait(t, openNode(t, s.url()), "k")
 	w.next()
 	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)

@@ -18,23 +18,23 @@ var (
 	_ protocol.Forgetful = (*node)(nil)
 )
 
-// A node is one Redis server, or several of which one is the primary. It says where its Link's server
-// is, and logs what the Link doubts.
+// A node is one Redis server, or several with one primary. It finds the server for its Link, and
+// logs the doubts of the Link.
 type node struct {
 	*link.Link
 	name    string
 	members members
-	doubts  doubtLog // of the server
+	doubts  doubtLog // doubts about the server
 
-	met     []string  // the servers so far; the Link's, as all below
-	several error     // it leads to more than one
-	at      string    // the server that it has led to
-	since   time.Time // since when
+	servers []string  // known servers; used by the Link only, like the fields below
+	several error     // error if the node leads to more than one server
+	at      string    // current server
+	since   time.Time // time when the node began to lead to that server
 
-	longest atomic.Int64 // the longest TTL of a lock that this node was asked for, or has on record
+	longest atomic.Int64 // longest TTL in a request to this node, or on its record
 }
 
-// newNode returns a node that is about to connect.
+// newNode returns a node before its first connection.
 func newNode(name string, m members, s *settings) *node {
 	n := &node{name: name, members: m, doubts: doubtLog{log: s.log, node: name, known: map[string]time.Time{}}}
 	n.Link = link.New(link.Config{Times: s.Times, Reach: n.reach, Doubt: n.doubts.enter})
@@ -44,7 +44,7 @@ func newNode(name string, m members, s *settings) *node {
 // String implements protocol.Node.
 func (n *node) String() string { return n.name }
 
-// Forgets implements protocol.Forgetful: a standby that is promoted lacks the last locks.
+// Forgets implements protocol.Forgetful: a promoted standby lacks the last locks.
 func (n *node) Forgets() bool { return len(n.members) > 1 }
 
 // Close implements protocol.Node. It may be called twice.
@@ -57,7 +57,7 @@ func (n *node) Close() error {
 // reach connects to the server that has the node's vote.
 func (n *node) reach(ctx context.Context) link.Greeting {
 	g := n.members.reach(ctx)
-	if g.Err == nil && n.meet(g.Server, time.Now()) != nil {
+	if g.Err == nil && n.rememberServer(g.Server, time.Now()) != nil {
 		g.Conn.Close()
 		g.Err = n.several
 	}
@@ -67,47 +67,49 @@ func (n *node) reach(ctx context.Context) link.Greeting {
 	return g
 }
 
-// aboutSeveral is the doubt of which an error tells.
+// aboutSeveral returns the doubt for an error of several servers.
 func aboutSeveral(err error) string { return "it " + err.Error() }
 
-// maxMet bounds how many servers a node remembers. Each restart makes another.
-const maxMet = 100
+// maxServers limits the number of servers that a node remembers. Each restart adds one.
+const maxServers = 100
 
-// settleFor is the least time for which a node must have led to one server, at one look a second, to have its vote
-// again: behind a balancer that takes one of two at random it practically never does.
+// settleFor is the minimum time for which a node must lead to one server, checked once a second, to
+// regain its vote. With a balancer that chooses one of two servers at random this practically never
+// happens.
 const settleFor = time.Minute
 
-// meet takes down which server the node is connected to. It returns errSeveral if the node had left
-// that one for another before.
+// rememberServer records the server to which the node is connected. It returns errSeveral if the
+// node has already left that server for another.
 //
-// An address that leads to another server for a while, and back, is noticed, too. In the meantime others may
-// have got locks by the vote of the other one. So the node votes again when it has led to one server for the
-// longest TTL that it knows of: those locks have expired, or their holders have come back with it.
-func (n *node) meet(s link.Server, now time.Time) error {
+// It also notices an address that leads to another server for a while, and back. In the meantime
+// other clients may have acquired locks with the vote of the other server. Therefore the node votes
+// again when it has led to one server for the longest TTL that it knows: those locks have expired,
+// or their holders have returned together with it.
+func (n *node) rememberServer(s link.Server, now time.Time) error {
 	is := s.Generation()
-	last := len(n.met) - 1
+	last := len(n.servers) - 1
 	switch {
 	case n.several != nil && is != n.at:
 		n.at, n.since = is, now
 	case n.several != nil && now.Sub(n.since) >= max(settleFor, time.Duration(n.longest.Load())):
 		n.doubts.forget(aboutSeveral(n.several))
 		n.several = nil
-		n.met = append(slices.DeleteFunc(n.met, func(before string) bool { return before == is }), is)
+		n.servers = append(slices.DeleteFunc(n.servers, func(before string) bool { return before == is }), is)
 	case n.several != nil:
-	case s.RunID == "", last >= 0 && n.met[last] == is:
-	case slices.Contains(n.met, is):
+	case s.RunID == "", last >= 0 && n.servers[last] == is:
+	case slices.Contains(n.servers, is):
 		n.at, n.since = is, now
 		n.several = fmt.Errorf("%w (this client has met another server there in the meantime: the node has no vote "+
 			"until its address has led to one server for %v)", errSeveral, max(settleFor, time.Duration(n.longest.Load())))
 	default:
-		n.met = append(n.met, is)
-		n.met = n.met[max(0, len(n.met)-maxMet):]
+		n.servers = append(n.servers, is)
+		n.servers = n.servers[max(0, len(n.servers)-maxServers):]
 	}
 	return n.several
 }
 
-// Submit implements protocol.Node, and notes which TTLs locks have: those of this client, and of others that are
-// on record.
+// Submit implements protocol.Node, and records the TTLs of locks, of this client and of other
+// clients on record.
 func (n *node) Submit(r *protocol.Request, slot int, to protocol.Receiver) error {
 	switch {
 	case r.Op.Acquires(), r.Op.Extends():
@@ -118,7 +120,7 @@ func (n *node) Submit(r *protocol.Request, slot int, to protocol.Receiver) error
 	return n.Link.Submit(r, slot, to)
 }
 
-// A recordReceiver notes the TTLs of a record that was read, before it passes the reply on.
+// A recordReceiver records the TTLs of a record that was read, before it forwards the reply.
 type recordReceiver struct {
 	node *node
 	to   protocol.Receiver
@@ -136,7 +138,7 @@ func (r recordReceiver) Receive(slot int, reply protocol.Reply) {
 	r.to.Receive(slot, reply)
 }
 
-// knows notes that locks have a TTL.
+// knows records a TTL of locks.
 func (n *node) knows(longest time.Duration) {
 	for before := n.longest.Load(); int64(longest) > before && !n.longest.CompareAndSwap(before, int64(longest)); before = n.longest.Load() {
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/redquorum/redquorum/pool/internal/link"
 )
 
-func TestADialerConnectsAsOpenDoes(t *testing.T) {
+func TestDialerConnectsLikeOpen(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.RequireAuth("hunter2")
@@ -40,7 +40,7 @@ func TestADialerConnectsAsOpenDoes(t *testing.T) {
 	assert.Error(t, c.Err(), "a pool throws it away")
 }
 
-func TestADialerSaysWhatIsWrongWithoutSecrets(t *testing.T) {
+func TestDialerReportsFaultsWithoutSecrets(t *testing.T) {
 	t.Parallel()
 	_, _, err := Dialer("redis://:hunter2@host:port")
 	require.Error(t, err)
@@ -58,9 +58,9 @@ func TestADialerSaysWhatIsWrongWithoutSecrets(t *testing.T) {
 	assert.NotContains(t, err.Error(), r.Addr())
 }
 
-func TestADialerDoesNotWaitForAServerThatHangs(t *testing.T) {
+func TestDialerDoesNotWaitForAHangingServer(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0") // never accepts
+	l, err := net.Listen("tcp", "127.0.0.1:0") // never accepts connections
 	require.NoError(t, err)
 	defer l.Close()
 	_, dial, err := Dialer("redis://:word@"+l.Addr().String(), DialTimeout(50*time.Millisecond))
@@ -101,7 +101,7 @@ func TestOpenWaitsForAMajority(t *testing.T) {
 	start := time.Now()
 	nodes, err := OpenWith(urls, DialTimeout(testTimeout))
 	require.NoError(t, err)
-	assert.Less(t, time.Since(start), testTimeout/2, "one that hangs is not waited for")
+	assert.Less(t, time.Since(start), testTimeout/2, "OpenWith does not wait for a server that hangs")
 	for i, n := range nodes {
 		defer n.Close()
 		if i < 3 {
@@ -114,7 +114,7 @@ func TestOpenWaitsForAMajority(t *testing.T) {
 	}
 }
 
-func TestOpenRefusesWhatCannotBeAQuorum(t *testing.T) {
+func TestOpenRefusesInvalidURLs(t *testing.T) {
 	t.Parallel()
 	for advice, urls := range map[string][]string{
 		"no URLs":                      nil,
@@ -127,8 +127,8 @@ func TestOpenRefusesWhatCannotBeAQuorum(t *testing.T) {
 	}
 }
 
-// TestCredentialsAreForURLsWithoutAny: a function that has none fails the connection, with its words.
-func TestCredentialsAreForURLsWithoutAny(t *testing.T) {
+// TestCredentialsApplyToURLsWithoutCredentials: if the function fails, the connection fails with its error.
+func TestCredentialsApplyToURLsWithoutCredentials(t *testing.T) {
 	t.Parallel()
 	s := miniredis.RunT(t)
 	var asked []string

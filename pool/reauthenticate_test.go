@@ -16,19 +16,20 @@ import (
 	"github.com/redquorum/redquorum/pool/internal/link"
 )
 
-// reauthenticating is Reauthenticate without its lower bound.
+// reauthenticating is Reauthenticate without its lower limit.
 func reauthenticating(every time.Duration) Option {
 	return option(false, "", func(s *settings) { s.Reauthenticate = every })
 }
 
-// passwords are "secret1", "secret2" and so on, each asked for once.
+// passwords returns "secret1", "secret2" and so on, a new one for each call.
 func passwords(asked *atomic.Int64) Option {
 	return Credentials(func(context.Context, string) (user, password string, err error) {
 		return "app", fmt.Sprint("secret", asked.Add(1)), nil
 	})
 }
 
-// TestAuthTravelsAmongTheRequests: no request has the answer of AUTH, and there is one connection.
+// TestAuthTravelsAmongTheRequests: no request gets the answer to AUTH, and there is only one
+// connection.
 func TestAuthTravelsAmongTheRequests(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -54,9 +55,9 @@ func TestAuthTravelsAmongTheRequests(t *testing.T) {
 	}
 }
 
-// TestARefusedAuthChangesNothing, and credentials that fail: the connection goes on, and AUTH is
-// tried again.
-func TestARefusedAuthChangesNothing(t *testing.T) {
+// TestRefusedAuthChangesNothing: the connection continues, and AUTH is tried again. The same
+// applies if the credentials function fails.
+func TestRefusedAuthChangesNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.lenient = true
@@ -87,8 +88,9 @@ func TestARefusedAuthChangesNothing(t *testing.T) {
 	assert.Zero(t, logged.count(n, "secret"))
 }
 
-// TestAListenerIsReplacedBeforeItsCredentialsEnd: each has asked for its own, and who watches looks again.
-func TestAListenerIsReplacedBeforeItsCredentialsEnd(t *testing.T) {
+// TestListenerIsReplacedBeforeItsCredentialsExpire: each listener asks for its own credentials, and
+// watchers look again.
+func TestListenerIsReplacedBeforeItsCredentialsExpire(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.lenient = true
@@ -97,7 +99,7 @@ func TestAListenerIsReplacedBeforeItsCredentialsEnd(t *testing.T) {
 	n := r.open(passwords(&asked), reauthenticating(50*time.Millisecond))
 	w := wait(t, n, "k")
 	for range 3 {
-		w.next() // is given once the listener is named to the server
+		w.next() // sent once the listener is registered on the server
 	}
 	listeners := map[string]bool{}
 	for _, line := range r.commands("SUBSCRIBE") {
@@ -108,7 +110,7 @@ func TestAListenerIsReplacedBeforeItsCredentialsEnd(t *testing.T) {
 	assert.Len(t, r.commands("CLIENT SETNAME redlock-hints"), r.connections()-1, "all but the listeners are one")
 }
 
-func TestReauthenticateAsksTheFunctionOfCredentials(t *testing.T) {
+func TestReauthenticateCallsTheFunctionOfCredentials(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
 	_, err := OpenWith([]string{"redis://a"}, Reauthenticate(time.Minute))

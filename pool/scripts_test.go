@@ -15,7 +15,7 @@ func inQueue(id string, life time.Duration) protocol.Request {
 	return protocol.Request{Op: protocol.OpQueue, Key: "q", Ticket: &protocol.Ticket{ID: id, Life: life}}
 }
 
-func TestAQueueGoesWhenNothingIsAsked(t *testing.T) {
+func TestUnusedQueueDisappears(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
 	n := openNode(t, s.url())
@@ -33,9 +33,9 @@ func TestAQueueGoesWhenNothingIsAsked(t *testing.T) {
 	assert.EqualValues(t, 0, s.do("EXISTS", "q", "q:seen"))
 }
 
-// TestTicketsOfTheSameMomentAreInAnOrder: that of their names, and in the same millisecond that of
-// their coming.
-func TestTicketsOfTheSameMomentAreInAnOrder(t *testing.T) {
+// TestTicketsOfTheSameMomentHaveAnOrder: this is the order of their names, and in the same
+// millisecond the order of their arrival.
+func TestTicketsOfTheSameMomentHaveAnOrder(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
 	n := openNode(t, s.url())
@@ -50,8 +50,8 @@ func TestTicketsOfTheSameMomentAreInAnOrder(t *testing.T) {
 	}
 }
 
-// Half of the queue may be of the right type.
-func TestAQueueOfAnotherTypeLeavesNothingThatStays(t *testing.T) {
+// One of the two keys of the queue may have the right type.
+func TestQueueOfAnotherTypeLeavesNoKey(t *testing.T) {
 	t.Parallel()
 	for _, key := range []string{"q", "q:seen"} {
 		r := newRig(t)

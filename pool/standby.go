@@ -17,46 +17,48 @@ import (
 
 const primaryKey = record.PrimaryKey
 
-// maxApart is how far the clocks of a replica and its primary may be apart. What a replica has accepted
-// of fencing tokens, if it was the primary before, was near to its own clock. And what it has entered
-// into its record seems to have faded to a primary that is far ahead.
+// maxApart is the greatest difference between the clocks of a replica and its primary. The fencing
+// tokens that a replica accepted as an earlier primary were near its own clock. To a primary whose
+// clock is far ahead, the steps in its record would seem to have faded.
 const maxApart = time.Second
 
 var (
-	// errNoVote is why a node of several servers has none.
-	errNoVote = errors.New("none of the node's servers has its vote")
-	// errPrimary is for a server that should be a replica.
+	// errNoVote means that no server of a node with standbys has the node's vote.
+	errNoVote = errors.New("the node has no server that may vote")
+	// errPrimary is the error for a server that should be a replica.
 	errPrimary = errors.New("is no replica")
 )
 
-// A node can be several servers, of which one at a time is the primary: the one of its URL and its
-// standbys, which are its members. Redis Sentinel, or whatever promotes and demotes them, is not asked,
-// because it may have promoted one while another still grants. Both would have the node's one vote.
+// A node can be several servers with one primary at a time: the server of its URL and its standbys,
+// which are its members. Redis Sentinel, or any other program that promotes and demotes them, is
+// not asked, because it may have promoted one server while another still grants. Both would then
+// vote for the node.
 //
-// So a primary has it only when all others have been seen as replicas since its promotion. A client
-// that has seen this confirms it: it writes to the primary who that is, under primaryKey. Whoever
-// comes later believes what stands there, as long as it names the present process and data set,
-// which change with each promotion. internal/record/standby_test.go tries what can happen.
+// Therefore a primary has the vote only after all others have been seen as replicas since its
+// promotion. A client that has seen this confirms it: it writes the identity of the primary under
+// primaryKey, on the primary. Later clients trust that key as long as it names the present process
+// and data set, which change with each promotion. internal/record/standby_test.go explores the
+// possible events.
 //
-// The keys of a primary that was promoted may lack the last locks, as those of a server that was
-// restarted, and the record of its memory is another server's, which the memory guard notices.
+// The keys of a promoted primary may lack the last locks, like the keys of a restarted server. The
+// epoch record then belongs to another server, which the memory guard notices.
 type members []member
 
 // A member is one server of a node. Each Dial is called by one goroutine.
 type member struct {
 	name string
 	dial link.Dial
-	hint link.Dial // as dial, for the second connection
+	hint link.Dial // dial for the second connection
 }
 
 // reach connects to the member that has the node's vote.
 func (m members) reach(ctx context.Context) link.Greeting {
 	greetings := m.greet(ctx, link.Handshake)
 	found, err := m.elect(ctx, greetings)
-	return keep(greetings, found, err)
+	return closeOthers(greetings, found, err)
 }
 
-// elect returns the member that has been confirmed, or can be; or why there is none.
+// elect returns the member that is confirmed or can be, or the reason there is no such member.
 func (m members) elect(ctx context.Context, greetings []link.Greeting) (found int, err error) {
 	found, primaries := primaryOf(greetings)
 	switch alone := len(m) == 1; {
@@ -67,7 +69,7 @@ func (m members) elect(ctx context.Context, greetings []link.Greeting) (found in
 	case greetings[found].Server.IsConfirmed(), alone && greetings[found].Server.Primary == "":
 		return found, nil
 	case alone:
-		return 0, fmt.Errorf("belongs to a node with standbys, and may not have its vote: "+
+		return 0, fmt.Errorf("belongs to a node with standbys, and must not vote alone: "+
 			"use the same URL in all clients, or delete the key %s if it has no standbys now", primaryKey)
 	case greetings[found].Server.IsAnonymous():
 		return 0, fmt.Errorf("%w: %s hides its identity: permit INFO and ROLE, which a node with standbys needs",
@@ -80,9 +82,9 @@ func (m members) elect(ctx context.Context, greetings []link.Greeting) (found in
 	return found, m.confirm(ctx, found, greetings)
 }
 
-// greet greets all members at once, and asks with meet which server is at the other end. It does
-// not wait for the others when one is confirmed.
-func (m members) greet(ctx context.Context, meet func(context.Context, redis.Conn) (link.Server, []string, error)) []link.Greeting {
+// greet greets all members at once, and identifies the server at the other end with handshake. It
+// does not wait for the others when one is confirmed.
+func (m members) greet(ctx context.Context, handshake func(context.Context, redis.Conn) (link.Server, []string, error)) []link.Greeting {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	greetings := make([]link.Greeting, len(m))
@@ -94,7 +96,7 @@ func (m members) greet(ctx context.Context, meet func(context.Context, redis.Con
 			if g.Conn, g.Err = m[i].dial(ctx); g.Err != nil {
 				return
 			}
-			if g.Server, g.Doubts, g.Err = meet(ctx, g.Conn); g.Err != nil {
+			if g.Server, g.Doubts, g.Err = handshake(ctx, g.Conn); g.Err != nil {
 				g.Conn.Close()
 			} else if g.Server.IsConfirmed() {
 				cancel()
@@ -105,8 +107,8 @@ func (m members) greet(ctx context.Context, meet func(context.Context, redis.Con
 	return greetings
 }
 
-// keep returns one of the greetings, or the error, and closes the connections of the others.
-func keep(greetings []link.Greeting, kept int, err error) link.Greeting {
+// closeOthers returns one of the greetings, or the error, and closes the connections of the others.
+func closeOthers(greetings []link.Greeting, kept int, err error) link.Greeting {
 	for i, g := range greetings {
 		if g.Err == nil && (err != nil || i != kept) {
 			g.Conn.Close()
@@ -118,8 +120,8 @@ func keep(greetings []link.Greeting, kept int, err error) link.Greeting {
 	return greetings[kept]
 }
 
-// primaryOf returns the primary that is confirmed, or else one of the primaries, and how many there
-// are; -1 if there is none.
+// primaryOf returns the confirmed primary, or otherwise one of the primaries, and the number of
+// primaries. It returns -1 without a primary.
 func primaryOf(greetings []link.Greeting) (found, primaries int) {
 	found = -1
 	for i, g := range greetings {
@@ -134,7 +136,7 @@ func primaryOf(greetings []link.Greeting) (found, primaries int) {
 	return found, primaries
 }
 
-// isOneServer reports whether two greetings are of the same process.
+// isOneServer reports whether two greetings are from the same process.
 func isOneServer(greetings []link.Greeting) bool {
 	seen := map[string]bool{}
 	for _, g := range greetings {
@@ -146,7 +148,7 @@ func isOneServer(greetings []link.Greeting) bool {
 	return false
 }
 
-// explain says why none of the members is a primary.
+// explain returns the reason no member is a primary.
 func (m members) explain(greetings []link.Greeting) error {
 	var each []string
 	for i, g := range greetings {
@@ -155,15 +157,15 @@ func (m members) explain(greetings []link.Greeting) error {
 	return fmt.Errorf("%w: %s", errNoVote, strings.Join(each, "; "))
 }
 
-// dialPrimary connects to the member that votes, or would if all others were its replicas. It changes
-// nothing, for tools.
+// dialPrimary connects to the member that votes, or that would vote if all others were its
+// replicas. It changes nothing, and is for tools.
 func (m members) dialPrimary(ctx context.Context) (redis.Conn, error) {
 	greetings := m.greet(ctx, func(ctx context.Context, c redis.Conn) (s link.Server, _ []string, err error) {
 		if err = link.Ask(ctx, c, append(s.AskWho(), s.AskRole())...); err != nil {
 			return s, nil, err
 		}
-		if !record.MayVote(s.Role) {
-			return s, nil, ErrReplica
+		if err := s.Unfit(); err != nil {
+			return s, nil, err
 		}
 		return s, nil, s.AskScript(ctx, c)
 	})
@@ -171,18 +173,18 @@ func (m members) dialPrimary(ctx context.Context) (redis.Conn, error) {
 	if found < 0 {
 		return nil, m.explain(greetings)
 	}
-	return keep(greetings, found, nil).Conn, nil
+	return closeOthers(greetings, found, nil).Conn, nil
 }
 
-// confirm makes sure that all members but the primary are replicas, and writes that to the primary. Each member is
-// looked at again, after the primary was greeted.
+// confirm verifies that all members except the primary are replicas, and writes that to the
+// primary. Each member is checked again, after the primary was greeted.
 //
-// Nothing has to be waited for. A vote counts only if its server, behind the vote, was still the primary that it
-// had been (link's confirmation). So each vote of another member that counts ran before this look at that member,
-// and its lock has expired a TTL after that: the quarantine of the primary begins later, with its record. If the
-// primary was demoted since its greeting, SET is refused; if it was promoted again as well, the key names a
-// generation that is over, which no client takes for confirmed, and the first batch of this client ends its
-// connection.
+// No wait is necessary. A vote counts only if its server was still the same primary after the vote
+// (link's confirmation). Each vote of another member that counts therefore ran before this check of
+// that member, and its lock expires within a TTL after it: the quarantine of the primary begins
+// later, with its record. If the primary was demoted since its greeting, SET is refused. If it was
+// promoted again as well, the key names a past generation, which no client accepts as confirmed,
+// and the first batch of this client ends its connection.
 func (m members) confirm(ctx context.Context, at int, greetings []link.Greeting) error {
 	primary := &greetings[at]
 	for i, g := range greetings {
@@ -206,7 +208,8 @@ func (m members) confirm(ctx context.Context, at int, greetings []link.Greeting)
 	return nil
 }
 
-// lookAt returns an error if the member is no replica, or its clock is not the primary's.
+// lookAt returns an error if the member is not a replica, or if its clock differs from the
+// primary's clock.
 func (m *member) lookAt(ctx context.Context, primary redis.Conn) error {
 	c, err := m.dial(ctx)
 	if err != nil {
@@ -220,7 +223,7 @@ func (m *member) lookAt(ctx context.Context, primary redis.Conn) error {
 		return fmt.Errorf("the clock of the primary: %w", link.Explain(err))
 	}
 	err = link.Ask(ctx, c, is.AskRole(), askTime(&there))
-	ahead := there - here // and behind by less than -ahead and the time that the readings took
+	ahead := there - here // upper bound of the lead; the lower bound also contains the time of the readings
 	switch {
 	case err != nil:
 		return err
@@ -233,7 +236,7 @@ func (m *member) lookAt(ctx context.Context, primary redis.Conn) error {
 	return nil
 }
 
-// askTime asks for the server's clock, since 1970.
+// askTime returns the question for the server's clock. The answer counts from 1970.
 func askTime(clock *time.Duration) link.Question {
 	return link.Question{Name: "TIME", Required: true, Answered: func(v any) {
 		if parts, err := redis.Int64s(v, nil); err == nil && len(parts) == 2 {

@@ -16,14 +16,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
-	need "github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/fleet/relay"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/record"
-	"github.com/redquorum/redquorum/internal/relay"
+	"github.com/redquorum/redquorum/internal/testenv"
 	"github.com/redquorum/redquorum/pool/internal/link"
 )
 
-// A pair is two real servers, the second of which is a replica of the first.
+// A pair is two real servers. The second is a replica of the first.
 type pair struct {
 	fleet.Fleet
 	t     *testing.T
@@ -32,7 +32,7 @@ type pair struct {
 
 func newPair(t *testing.T) *pair {
 	t.Helper()
-	need.Redis(t)
+	testenv.NeedRedis(t)
 	f, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: 2, Volatile: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { f.Close() })
@@ -55,12 +55,12 @@ func (p *pair) do(i int, args ...any) any {
 
 func (p *pair) addr(i int) string { return strings.TrimPrefix(p.URLs()[i], "redis://") }
 
-// url names the first server, and the other as its standby.
+// url names the first server, with the other as its standby.
 func (p *pair) url() string { return p.URLs()[0] + "?standby=" + p.addr(1) }
 
 func (p *pair) promote(i int) { p.do(i, "REPLICAOF", "NO", "ONE") }
 
-// demote makes server i a replica of the other, and waits until it has taken over its data.
+// demote makes server i a replica of the other, and waits until it has taken over the other's data.
 func (p *pair) demote(i int) {
 	p.t.Helper()
 	at, err := url.Parse(p.URLs()[1-i])
@@ -75,7 +75,7 @@ func (p *pair) demote(i int) {
 	}, "the replica has its primary's data")
 }
 
-// holder is the server that holds the key, or -1.
+// holder returns the server that holds the key, or -1.
 func (p *pair) holder(key string) int {
 	p.t.Helper()
 	for i := range p.conns {
@@ -86,17 +86,17 @@ func (p *pair) holder(key string) int {
 	return -1
 }
 
-// What rigs of a pair are.
+// roles of the rigs of a pair
 var primary, replica = []any{"master", 0}, []any{"slave", "127.0.0.1", 1, "connected", 0}
 
-// recorded is a vote that is confirmed by an epoch record.
+// recorded returns a vote that is confirmed by an epoch record.
 func recorded(key string) protocol.Request {
 	r := acquire(key, "v-"+key)
 	r.Epoch = "redlock:epoch"
 	return r
 }
 
-// settled asks for votes, on keys that are new each time, until a reply is one that is wanted.
+// settled requests votes, each on a new key, until wanted accepts a reply.
 func settled(t *testing.T, n protocol.Node, key string, wanted func(protocol.Reply) bool) (r protocol.Reply) {
 	t.Helper()
 	tries := 0
@@ -114,8 +114,8 @@ func granted(t *testing.T, n protocol.Node, key string) {
 	settled(t, n, key, func(r protocol.Reply) bool { return r.Outcome == protocol.Granted })
 }
 
-// TestANodeFollowsItsPrimary, and so does its second connection.
-func TestANodeFollowsItsPrimary(t *testing.T) {
+// TestNodeFollowsItsPrimary: its second connection does so, too.
+func TestNodeFollowsItsPrimary(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
 	n := openNode(t, p.url())
@@ -127,7 +127,7 @@ func TestANodeFollowsItsPrimary(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, first.Run, confirmed)
 	w := wait(t, n, "k")
-	w.next() // the node begins to give hints
+	w.next() // from now on the node can send hints
 
 	p.promote(1)
 	p.demote(0)
@@ -138,7 +138,7 @@ func TestANodeFollowsItsPrimary(t *testing.T) {
 	assert.NotEqual(t, first.Run, second.Run, "the guard must notice")
 	eventually(t, func() bool {
 		w.ask()
-		for len(w.hints) > 0 { // that it begins to give hints
+		for len(w.hints) > 0 { // drops the hints about the new ability to send hints
 			<-w.hints
 		}
 		p.do(1, "SET", "k", "v")
@@ -151,9 +151,9 @@ func TestANodeFollowsItsPrimary(t *testing.T) {
 	}, "the new one gives hints")
 }
 
-// A client that cannot see that the former primary has stopped does not believe in the new one,
-// though that is what everybody else calls it. Where it is confirmed, one standby may be away.
-func TestAPrimaryVotesWhenTheOthersAreItsReplicas(t *testing.T) {
+// A client that cannot see that the former primary has stopped does not trust the new one, even if
+// all others do. After the confirmation, one standby may be down.
+func TestPrimaryVotesWhenTheOthersAreItsReplicas(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
 	wire, err := relay.New(p.addr(0))
@@ -162,7 +162,7 @@ func TestAPrimaryVotesWhenTheOthersAreItsReplicas(t *testing.T) {
 	behind := wire.URL() + "?standby=" + p.addr(1)
 	old := openNode(t, p.url())
 	require.Equal(t, protocol.Granted, do(t, old, recorded("a")).Outcome)
-	p.promote(1) // and the first knows nothing of it
+	p.promote(1) // the first server does not notice
 	late := openNode(t, behind)
 	require.Equal(t, protocol.Granted, do(t, late, recorded("b")).Outcome)
 	assert.Equal(t, 0, p.holder("b"), "it votes for as long as it is a primary")
@@ -184,9 +184,9 @@ func TestAPrimaryVotesWhenTheOthersAreItsReplicas(t *testing.T) {
 	granted(t, newcomer, "f")
 }
 
-// The connection survives a failover and a failback, but what follows is another generation: it is
-// confirmed anew, and until then nothing is written for it.
-func TestAConnectionEndsWithItsGeneration(t *testing.T) {
+// The connection survives a failover and a failback, but then belongs to another generation: that
+// is confirmed again, and until then no request is written for it.
+func TestConnectionEndsWithItsGeneration(t *testing.T) {
 	t.Parallel()
 	for name, ask := range map[string]func(*testing.T, protocol.Node) protocol.Reply{
 		"a vote": func(t *testing.T, n protocol.Node) protocol.Reply {
@@ -217,9 +217,9 @@ func TestAConnectionEndsWithItsGeneration(t *testing.T) {
 	}
 }
 
-// TestAServerOfAPairIsNotTakenAlone, also by a connection that is older than the confirmation and
-// knows nothing of it.
-func TestAServerOfAPairIsNotTakenAlone(t *testing.T) {
+// TestServerOfAPairIsNotUsedAlone: a connection that is older than the confirmation is not an
+// exception.
+func TestServerOfAPairIsNotUsedAlone(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
 	alone := openNode(t, p.URLs()[0])
@@ -243,7 +243,7 @@ func TestAServerOfAPairIsNotTakenAlone(t *testing.T) {
 	}
 }
 
-func TestAPairFailsOverAndNeedsItsCommands(t *testing.T) {
+func TestPairFailsOverAndNeedsItsCommands(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
 	assert.True(t, openNode(t, "redis://127.0.0.1:1?standby=127.0.0.1:2").(protocol.Forgetful).Forgets())
@@ -261,8 +261,8 @@ func TestAPairFailsOverAndNeedsItsCommands(t *testing.T) {
 	}
 }
 
-// A standby that answers nothing is not waited for where the primary is confirmed.
-func TestAConfirmedPrimaryWaitsForNoStandby(t *testing.T) {
+// A silent standby causes no wait once the primary is confirmed.
+func TestConfirmedPrimaryWaitsForNoStandby(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
 	granted(t, openNode(t, p.url()), "a")
@@ -274,17 +274,17 @@ func TestAConfirmedPrimaryWaitsForNoStandby(t *testing.T) {
 	granted(t, n, "b")
 }
 
-// TestWhichPairsHaveAVote: those whose clocks agree, because a token that a replica accepted as the
-// primary before may be as far ahead as its clock, and the record that it kept looks older to a
-// primary that is ahead. No attempt leaves a connection.
-func TestWhichPairsHaveAVote(t *testing.T) {
+// TestPairsWithEqualClocksVote: other pairs do not vote. A token that a replica accepted as an
+// earlier primary may be as far ahead as its clock, and its record looks older to a primary that is
+// ahead. No attempt leaves a connection open.
+func TestPairsWithEqualClocksVote(t *testing.T) {
 	t.Parallel()
 	const off = maxApart + time.Second
 	for name, row := range map[string]struct {
 		first, second []any
-		run           string // of the second
+		run           string // run_id of the second server
 		ahead         time.Duration
-		says          string // empty: it votes
+		says          string // error of the node; empty if it votes
 	}{
 		"two primaries":    {primary, primary, "run2", 0, "2 of them are primaries"},
 		"two replicas":     {replica, replica, "run2", 0, ": " + ErrReplica.Error()},
@@ -300,7 +300,7 @@ func TestWhichPairsHaveAVote(t *testing.T) {
 			if row.ahead != 0 {
 				second.SetTime(time.Now().Add(row.ahead))
 			}
-			var dialled sync.Map // keeps the collector from closing what the node has forgotten
+			var dialled sync.Map // prevents the collector from closing connections that the node has forgotten
 			n := openNode(t, first.url()+"?standby="+second.Addr(), NetDial(func(ctx context.Context, network, address string) (net.Conn, error) {
 				c, err := new(net.Dialer).DialContext(ctx, network, address)
 				dialled.Store(c, true)
@@ -319,7 +319,7 @@ func TestWhichPairsHaveAVote(t *testing.T) {
 	}
 }
 
-func TestADialerOfAPairReachesThePrimary(t *testing.T) {
+func TestDialerOfAPairReachesThePrimary(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
 	p.promote(1)
@@ -339,13 +339,14 @@ func TestADialerOfAPairReachesThePrimary(t *testing.T) {
 	assert.ErrorIs(t, err, errNoVote)
 }
 
-// TestAStandbyIsLookedAtWhenThePrimaryIsKnown: its role before proves nothing about the time since.
-func TestAStandbyIsLookedAtWhenThePrimaryIsKnown(t *testing.T) {
+// TestStandbyIsCheckedAfterThePrimaryIsKnown: its earlier role proves nothing about the time since
+// then.
+func TestStandbyIsCheckedAfterThePrimaryIsKnown(t *testing.T) {
 	t.Parallel()
 	first, second := newRig(t), newRig(t)
 	first.role, second.role, second.runID = primary, replica, "run2"
 	url := first.url() + "?standby=" + second.Addr()
-	first.hangAt("TIME") // the first question behind who it is
+	first.hangAt("TIME") // the first question after its identity
 	n := openNode(t, url)
 	eventually(t, first.hangs, "the primary is known")
 	second.set(func() { second.role = primary })
@@ -356,9 +357,10 @@ func TestAStandbyIsLookedAtWhenThePrimaryIsKnown(t *testing.T) {
 	assert.False(t, first.Exists(primaryKey))
 }
 
-// TestAServerThatFailedOverAndBackHasNoDataOfItsOwn: it is another to clients that know it alone,
-// also when nothing tells of its promotion any more, and when its statistics were reset behind that.
-func TestAServerThatFailedOverAndBackHasNoDataOfItsOwn(t *testing.T) {
+// TestServerThatFailedOverAndBackHasNoOwnData: clients that use it alone treat it as another
+// server, even if no field reports its promotion any longer, and even if its statistics were reset
+// afterwards.
+func TestServerThatFailedOverAndBackHasNoOwnData(t *testing.T) {
 	t.Parallel()
 	replication := func(p *pair) string {
 		text, err := redis.String(p.do(0, "INFO", "replication"), nil)
@@ -380,7 +382,7 @@ func TestAServerThatFailedOverAndBackHasNoDataOfItsOwn(t *testing.T) {
 			before := do(t, openNode(t, p.URLs()[0]), recorded("a")).Run
 			require.Equal(t, record.OwnData, before[strings.Index(before, "/")+1:])
 			p.promote(1)
-			p.do(0, "SET", "lost", "v") // else it would have nothing to take
+			p.do(0, "SET", "lost", "v") // data for the other to take over
 			p.demote(0)
 			p.promote(0)
 			require.EqualValues(t, 0, p.do(0, "EXISTS", "lost"))

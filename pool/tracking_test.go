@@ -19,12 +19,12 @@ import (
 	"github.com/redquorum/redquorum/internal/protocol"
 )
 
-// With the first hint a node says that it begins to give hints: what is asked
-// from then on is remembered by the server.
+// The first hint means that a node can send hints: from then on the server tracks the keys of
+// questions.
 
-// TestAHintComesWhateverChangesTheKey after a request that watches it. An extension of one's own
-// gives none, and does not use up what the server remembers.
-func TestAHintComesWhateverChangesTheKey(t *testing.T) {
+// TestAnyChangeOfTheKeyGivesAHint: a request must have watched the key. An extension by the holder
+// itself gives no hint, and does not end the tracking by the server.
+func TestAnyChangeOfTheKeyGivesAHint(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
 	s.since("6.2", "NOLOOP covers what scripts change")
@@ -44,7 +44,7 @@ func TestAHintComesWhateverChangesTheKey(t *testing.T) {
 			"the database":  {"FLUSHDB"},
 			"all databases": {"FLUSHALL"},
 		} {
-			t.Run(name+", "+change, func(t *testing.T) { // one after the other: some concern all keys
+			t.Run(name+", "+change, func(t *testing.T) { // not parallel: some changes concern all keys
 				n := openNode(t, s.url())
 				w := wait(t, n, "k")
 				w.next()
@@ -57,7 +57,7 @@ func TestAHintComesWhateverChangesTheKey(t *testing.T) {
 				s.do(command...)
 				w.next()
 				if change == "expired" && w.ask().Outcome == protocol.Refused {
-					w.next() // the first was for the new TTL
+					w.next() // the first hint was for the new TTL
 				}
 				s.do("DEL", "k")
 				require.NoError(t, n.Close())
@@ -66,9 +66,9 @@ func TestAHintComesWhateverChangesTheKey(t *testing.T) {
 	}
 }
 
-// TestAHintIsForThoseWhoWatchItsKey, for others' changes alone, and once for each question.
-// Messages come in order: with the hint for one key, all those before it have been given.
-func TestAHintIsForThoseWhoWatchItsKey(t *testing.T) {
+// TestHintIsOnlyForWatchersOfTheKey: a watcher gets one hint per question, for a change by another
+// client. Messages arrive in order: the hint for one key follows all earlier hints.
+func TestHintIsOnlyForWatchersOfTheKey(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
 	s.since("6.2", "NOLOOP covers what scripts change")
@@ -77,7 +77,7 @@ func TestAHintIsForThoseWhoWatchItsKey(t *testing.T) {
 	a.next()
 	also, left, b := wait(t, n, "a"), wait(t, n, "a"), wait(t, n, "b")
 	left.stop()
-	left.stop() // twice is once
+	left.stop() // a second call has no effect
 	require.Equal(t, protocol.Granted, do(t, n, acquire("a", "v")).Outcome)
 	a.ask()
 	b.ask()
@@ -100,7 +100,7 @@ func TestAHintIsForThoseWhoWatchItsKey(t *testing.T) {
 	}
 }
 
-func TestThereIsAListenerOnlyWhileAKeyIsWatched(t *testing.T) {
+func TestListenerExistsOnlyWhileAKeyIsWatched(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
 	s.since("6.2", "CLIENT LIST shows redir")
@@ -122,7 +122,7 @@ func TestThereIsAListenerOnlyWhileAKeyIsWatched(t *testing.T) {
 
 func lingering(d time.Duration) Option { return option(false, "", func(s *settings) { s.Linger = d }) }
 
-func TestHintsGoOn(t *testing.T) {
+func TestHintsContinue(t *testing.T) {
 	t.Parallel()
 	for name, strike := range map[string]func(s live){
 		"after the listener was killed":   func(s live) { s.do("CLIENT", "KILL", "ID", s.client("redlock-hints")["id"]) },
@@ -138,7 +138,7 @@ func TestHintsGoOn(t *testing.T) {
 			w.next()
 			for range 2 {
 				strike(s)
-				w.next() // what was asked before may have been missed
+				w.next() // earlier changes may have been missed
 				w.ask()
 				s.do("SET", "k", "v")
 				w.next()
@@ -147,8 +147,8 @@ func TestHintsGoOn(t *testing.T) {
 	}
 }
 
-// A listener may end when its number has just been given to the server.
-func TestAListenerThatIsGoneIsNoRefusal(t *testing.T) {
+// A listener may end just after its number was sent to the server.
+func TestEndedListenerIsNotARefusal(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.tracks = true
@@ -160,15 +160,15 @@ func TestAListenerThatIsGoneIsNoRefusal(t *testing.T) {
 	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
 	assert.Empty(t, w.hints)
 	r.fail("CLIENT TRACKING", "")
-	r.fail("SET", "BUSY Redis is busy running a script.") // which costs the connection
+	r.fail("SET", "BUSY Redis is busy running a script.") // ends the connection
 	trouble(t, n, acquire("k2", "v"))
 	w.next()
 	assert.Zero(t, log.polls(n))
 }
 
-// TestAListenerOutlivesItsWatchersForAWhile, but not Close, which may come while it is being made,
-// serves, or goes.
-func TestAListenerOutlivesItsWatchersForAWhile(t *testing.T) {
+// TestListenerOutlivesItsWatchersForAWhile: it does not outlive Close, which may be called while it
+// connects, serves, or ends.
+func TestListenerOutlivesItsWatchersForAWhile(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
 	n := openNode(t, s.url(), lingering(time.Hour))
@@ -202,7 +202,7 @@ func TestConnectionsOfADialFunctionGiveHints(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
 	n, err := FromDial("dial", func(context.Context) (redis.Conn, error) {
-		// A read timeout must not end a listener that has nothing to hear.
+		// A read timeout must not end a listener without messages.
 		return redis.DialURL(s.url(), redis.DialReadTimeout(100*time.Millisecond))
 	}, patient()...)
 	require.NoError(t, err)
@@ -218,11 +218,11 @@ func TestConnectionsOfADialFunctionGiveHints(t *testing.T) {
 	assert.Equal(t, listener, s.client("redlock-hints")["id"])
 }
 
-// A dial that hangs holds up only its own connection.
-func TestTheListenersDialIsItsOwn(t *testing.T) {
+// A hanging dial delays only its own connection.
+func TestListenerHasItsOwnDial(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	address, hang := r.Addr(), make(chan struct{}) // a dial outlives the rig, which has no address then
+	address, hang := r.Addr(), make(chan struct{}) // a dial outlives the rig, which then has no address
 	var dialled atomic.Int64
 	dials := func(n int64) { eventually(t, func() bool { return dialled.Load() == n }, fmt.Sprint("dial ", n)) }
 	n, err := FromDial("dial", func(context.Context) (redis.Conn, error) {
@@ -238,7 +238,7 @@ func TestTheListenersDialIsItsOwn(t *testing.T) {
 	defer wait(t, n, "k").stop()
 	dials(2)
 	require.Equal(t, protocol.Granted, do(t, n, release("k", "v")).Outcome)
-	r.fail("EVALSHA", "BUSY Redis is busy running a script.") // which costs the connection
+	r.fail("EVALSHA", "BUSY Redis is busy running a script.") // ends the connection
 	trouble(t, n, release("k", "v"))
 	dials(3)
 }
@@ -249,7 +249,7 @@ func watching(r protocol.Request) protocol.Request {
 	return r
 }
 
-func TestAServerThatGivesNoHintsIsPolled(t *testing.T) {
+func TestServerWithoutHintsIsPolled(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
 	s.since("6.2", "ACL rules for channels")
@@ -272,7 +272,7 @@ func TestAServerThatGivesNoHintsIsPolled(t *testing.T) {
 			answers(t, n) // a listener that is refused before there is a connection is tried once more
 			w := wait(t, n, user)
 			if rule == "-client|caching" {
-				w.next() // it looks as if it could
+				w.next() // the server seems to be able to send hints
 			}
 			require.Equal(t, protocol.Granted, do(t, n, acquire(user, "v")).Outcome)
 			assert.Equal(t, protocol.Refused, w.ask().Outcome)
@@ -285,7 +285,7 @@ func TestAServerThatGivesNoHintsIsPolled(t *testing.T) {
 			assert.Equal(t, before, dials.Load(), "and not tried again")
 			assert.Empty(t, w.hints)
 
-			// The next connection may be permitted to. The doubt is not logged again.
+			// The next connection may have the right. The doubt is not logged again.
 			s.killOf(user)
 			answers(t, n)
 			if rule == "-client|caching" {
@@ -305,8 +305,9 @@ func TestAServerThatGivesNoHintsIsPolled(t *testing.T) {
 	}
 }
 
-// TestHintsAreAskedForAgain on the same connection: its user may have been given the right.
-func TestHintsAreAskedForAgain(t *testing.T) {
+// TestHintsAreRequestedAgain: this happens on the same connection, because its user may have got
+// the right.
+func TestHintsAreRequestedAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	var log logBuffer
@@ -319,7 +320,7 @@ func TestHintsAreAskedForAgain(t *testing.T) {
 	assert.Len(t, r.commands("ROLE"), 1, "it is the same connection")
 }
 
-// counting counts the connections that are made.
+// counting counts new connections.
 func counting(dials *atomic.Int64) Option {
 	return NetDial(func(ctx context.Context, network, address string) (net.Conn, error) {
 		dials.Add(1)
@@ -343,7 +344,7 @@ func (s live) killOf(user string) {
 	eventually(s.t, func() bool { id := find(); return id != "" && id != old }, "connected again")
 }
 
-// answers returns when n is connected, because a reply comes from a connection that the server has
+// answers returns when n is connected, because a reply arrives on a connection that the server has
 // not killed.
 func answers(t *testing.T, n protocol.Node) {
 	t.Helper()
@@ -351,7 +352,7 @@ func answers(t *testing.T, n protocol.Node) {
 	eventually(t, func() bool { return try(t, n, inspect).Outcome == protocol.Granted }, "it answers")
 }
 
-func TestWithoutWatchersNothingIsAddedToARequest(t *testing.T) {
+func TestUnwatchedRequestHasNoExtraCommands(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.tracks = true
@@ -363,13 +364,13 @@ func TestWithoutWatchersNothingIsAddedToARequest(t *testing.T) {
 	assert.Equal(t, 1, r.connections())
 }
 
-// CLIENT CACHING holds for the next command, whatever that is.
-func TestNothingComesBetweenAWatchAndWhatMakesItOne(t *testing.T) {
+// CLIENT CACHING applies to the next command, whichever it is.
+func TestNoCommandSeparatesAWatchFromItsCaching(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.tracks = true
 	n := r.open()
-	// So the data connection is number 1.
+	// This makes the data connection number 1.
 	require.Equal(t, protocol.Granted, do(t, n, acquire("first", "v")).Outcome)
 	watched := wait(t, n, "w")
 	var all sync.WaitGroup
@@ -402,7 +403,7 @@ func TestNothingComesBetweenAWatchAndWhatMakesItOne(t *testing.T) {
 	assert.Positive(t, said)
 }
 
-// sentBy returns what a connection has sent, but not what scripts did.
+// sentBy returns the commands sent by a connection, without the commands of scripts.
 func (r *rig) sentBy(id int) []string {
 	var lines []string
 	for _, line := range r.commands("") {
@@ -413,8 +414,8 @@ func (r *rig) sentBy(id int) []string {
 	return lines
 }
 
-// A client's number belongs to the process that gave it. In another process it may be another
-// client's.
+// A client's number belongs to the process that assigned it. In another process it may belong to
+// another client.
 func TestHintsAreNotSentToAnotherProcessesClient(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -433,7 +434,7 @@ func pinging(every time.Duration) Option {
 	return option(false, "", func(s *settings) { s.Ping = every })
 }
 
-func TestAListenerThatHangsIsMadeAnew(t *testing.T) {
+func TestHangingListenerIsReplaced(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.tracks = true
@@ -445,7 +446,7 @@ func TestAListenerThatHangsIsMadeAnew(t *testing.T) {
 	assert.GreaterOrEqual(t, len(r.commands("SUBSCRIBE")), 2)
 }
 
-func TestAListenerThatHearsNothingIsKept(t *testing.T) {
+func TestSilentListenerIsKept(t *testing.T) {
 	t.Parallel()
 	for name, failure := range map[string]string{"answers": "", "may not be pinged": "NOPERM this user has no permissions"} {
 		t.Run(name, func(t *testing.T) {
@@ -464,9 +465,9 @@ func TestAListenerThatHearsNothingIsKept(t *testing.T) {
 	}
 }
 
-// TestEachSlotThatIsWatchedGivesAHint, also on servers that remember only what a script is told
-// to be its keys.
-func TestEachSlotThatIsWatchedGivesAHint(t *testing.T) {
+// TestEachWatchedSlotGivesAHint: this includes servers that track only the declared keys of a
+// script.
+func TestEachWatchedSlotGivesAHint(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
 	n := openNode(t, s.url())

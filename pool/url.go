@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// A target is where and how to reach one server.
+// A target is the address of one server, and the way to reach it.
 type target struct {
 	network  string // "tcp" or "unix"
 	address  string
@@ -20,11 +20,11 @@ type target struct {
 	password string
 	auth     bool
 	database int
-	names    *resolver // of host; nil: the address needs no look-up
-	standbys []*target // that take over from it: the same, but for the address
+	names    *resolver // of host; nil if the address needs no look-up
+	standbys []*target // members that can take over; they differ only in the address
 }
 
-// errURL does not repeat the error of url.Parse, which quotes a part of the URL: perhaps half of a
+// errURL does not repeat the error of url.Parse, which quotes a part of the URL and perhaps of a
 // password.
 var errURL = errors.New("not a URL of the form redis://[user:password@]host[:port][/database]: " +
 	"percent-encode special characters of a password, such as %40 for @")
@@ -36,7 +36,7 @@ var errScheme = errors.New("the scheme is missing: write redis://host:port, redi
 
 func parseURL(raw string) (*target, error) {
 	switch scheme, rest, ok := strings.Cut(raw, "://"); {
-	case !ok && !strings.HasPrefix(raw, "redis"): // with which a mistyped scheme begins
+	case !ok && !strings.HasPrefix(raw, "redis"): // a mistyped scheme begins with it
 		return nil, errScheme
 	case strings.Contains(rest, "://") && !strings.Contains(rest, "standby="):
 		return nil, errors.New("several URLs in one, or a password that is not percent-encoded: pass a URL for each server")
@@ -55,13 +55,13 @@ func parseURL(raw string) (*target, error) {
 	case "unix":
 		t.network = "unix"
 	default:
-		// The scheme of "secret:word@host" is a piece of a password.
+		// The scheme of "secret:word@host" is a part of a password.
 		return nil, errors.New("unknown scheme: use redis, rediss, valkey, valkeys or unix")
 	}
 	if u.User != nil {
 		t.user = u.User.Username()
-		// redis-cli takes a user without a password for a password, other clients for a user, and redigo
-		// drops it.
+		// redis-cli treats a user without a password as a password, other clients as a user, and
+		// redigo drops it.
 		if t.password, t.auth = u.User.Password(); !t.auth {
 			return nil, errors.New("a user name without a password: write user:password@, or :password@ for a password alone")
 		}
@@ -124,7 +124,7 @@ func (t *target) setStandbys(of []string) error {
 	for _, at := range of {
 		u, err := url.Parse("redis://" + at)
 		if err != nil || at == "" || u.Host != at {
-			return errors.New("a standby must be host:port, without a scheme or a password: it has those of the URL")
+			return errors.New("a standby must be host:port, without a scheme or a password: the URL's own apply")
 		}
 		standby := *t
 		if err := standby.setHost(u); err != nil {
@@ -143,7 +143,7 @@ func (t *target) setStandbys(of []string) error {
 // all returns the target and its standbys.
 func (t *target) all() []*target { return append([]*target{t}, t.standbys...) }
 
-// name names the node in errors.
+// name returns the name of the node in errors.
 func (t *target) name() string {
 	name := t.address
 	for _, standby := range t.standbys {

@@ -23,7 +23,7 @@ func TestURLs(t *testing.T) {
 			{network: "tcp", address: "b:7001", host: "B", auth: true, password: "p", database: 2},
 			{network: "tcp", address: "c:6379", host: "c", auth: true, password: "p", database: 2},
 		}},
-		// As other clients and services write them.
+		// URLs in the notations of other clients and services.
 		"valkey://h:1":                          {network: "tcp", address: "h:1", host: "h"},
 		"valkeys://u:p@h":                       {network: "tcp", address: "h:6379", host: "h", tls: true, auth: true, user: "u", password: "p"},
 		"REDIS://h":                             {network: "tcp", address: "h:6379", host: "h"},
@@ -46,7 +46,7 @@ func TestURLs(t *testing.T) {
 	}
 }
 
-func TestBadURLsAreRefusedWithAdvice(t *testing.T) {
+func TestInvalidURLsAreRefusedWithAdvice(t *testing.T) {
 	t.Parallel()
 	for url, advice := range map[string]string{
 		"":                              "the scheme is missing",
@@ -87,7 +87,7 @@ func TestBadURLsAreRefusedWithAdvice(t *testing.T) {
 	}
 }
 
-// A password may be mistyped in any way that breaks the URL around it.
+// A password may be mistyped in any way that breaks the surrounding URL.
 func FuzzURLErrorsKeepSecrets(f *testing.F) {
 	for _, s := range []string{"redis://:%s@h", "redis://u:%s@h:1/x", "redis://%s@h", "unix://u:%s@h/", "%s://h", "redis://h:%s"} {
 		f.Add(s)
@@ -95,7 +95,7 @@ func FuzzURLErrorsKeepSecrets(f *testing.F) {
 	const secret = "hunter2secret"
 	f.Fuzz(func(t *testing.T, shape string) {
 		_, err := OpenWith([]string{strings.ReplaceAll(shape, "%s", secret)}, TLS(nil))
-		require.Error(t, err) // for the option, at least
+		require.Error(t, err) // at least the option is refused
 		if _, err := parseURL(strings.ReplaceAll(shape, "%s", secret)); err != nil {
 			assert.NotContains(t, err.Error(), secret)
 		}

@@ -1,7 +1,9 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,57 +16,61 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/guard"
 )
 
-// TryAcquire asks for the lock name once, and does not wait for a holder. If callers at the same
-// moment have split the votes, it asks again a few times, so one of them gets the lock.
+// TryAcquire tries once to acquire the lock name, and does not wait for a holder. If concurrent
+// callers have split the votes, it retries a few times, so that one of them gets the lock.
 //
-// It returns within the node timeout, or within three of them at worst: the vote of another caller
-// may be under way, and a vote may need another round trip to learn whether a node has forgotten
-// locks (MemoryGuard), and one for a fencing token (Fenced).
+// It returns within the node timeout, or within three node timeouts at worst: an attempt of another
+// caller may be in progress, and an attempt may need another round trip to learn whether a node has
+// forgotten locks (MemoryGuard), and one for a fencing token (Fenced). Right after a Release it may
+// leave the lock to waiters of other processes for a few milliseconds.
 //
-// A *QuorumError tells contention (ErrHeld) from an outage (ErrNoQuorum) and from the end of ctx.
-// Grants of single nodes are then released. After Close the error is ErrClosed.
+// A *QuorumError distinguishes contention (ErrHeld), an outage (ErrNoQuorum) and the end of ctx. In
+// each case the grants of single nodes are released. After Close the error is ErrClosed.
 func (l *Locker) TryAcquire(ctx context.Context, name string, opts ...Option) (*Lock, error) {
 	return l.acquire(ctx, &call{name: name, isTry: true}, opts)
 }
 
-// Acquire waits for the lock name until ctx ends. It waits through contention, quarantines (see
-// MemoryGuard) and votes that came too late. It returns ErrNoQuorum after an outage of three
-// seconds (see Patience). Retries limits the tries.
+// Acquire waits for the lock name until ctx ends, or as long as Wait allows. It waits through
+// contention, quarantines (see MemoryGuard) and late votes. It returns ErrNoQuorum after an outage
+// of three seconds (see Patience). Retries limits the tries.
 //
-// Callers of this Locker are served in order, and Release hands the lock to the next of them. After
-// some milliseconds other processes get their turn, in order of arrival; Fair is stricter. Nodes
-// wake waiters if they give hints (see package pool); without hints waiters ask within 200 ms.
-// Callers with Retries or RetryInterval try on their own schedule, and do not wait in line.
+// Callers of this Locker are served in order, and Release hands the lock over to the next caller.
+// After a few milliseconds other processes get their turn, in order of arrival; Fair is stricter.
+// Nodes wake waiters if they send hints (see package pool); without hints waiters ask within 200
+// ms. Callers with Retries or RetryInterval do not wait in line; they try on their own schedule.
 //
-// If ctx ends, the error matches ctx's, and QuorumError.Kind tells what was in the way. Other
-// errors are those of TryAcquire. The end of ctx ends the waiting, not the lock: see Lock.Context.
+// If ctx ends, the returned error matches the error of ctx, and QuorumError.Kind returns the
+// obstacle. Other errors are the same as for TryAcquire. The end of ctx ends the wait, not the
+// lock: see Lock.Context.
 //
-// A name is one to 1,024 bytes with the Locker's Prefix, of any value, but no key of redlock's own
-// (see Reserved).
+// A name has 1 to 1,024 bytes including the Locker's Prefix. Any bytes are allowed, but not a key
+// of redlock's own (see Reserved).
 func (l *Locker) Acquire(ctx context.Context, name string, opts ...Option) (*Lock, error) {
 	return l.acquire(ctx, &call{name: name}, opts)
 }
 
-// A call is one Acquire, or what is like it.
+// A call is one Acquire or similar operation.
 type call struct {
 	locker   *Locker
 	settings *settings
-	ctx      context.Context // the caller's, which bounds the waiting
-	name     string          // or a text for people that stands for names
-	names    []string        // of a set, sorted, without doubles; nil: it is one name
-	isTry    bool            // without waiting
-	isSet    bool            // by AcquireAll or TryAcquireAll
-	observed *observed       // nil: nobody observes the acquisition
-	room     *Lock           // for the first try, allocated with the call; nil: it is used
+	ctx      context.Context // context of the caller
+	waiting  context.Context // limits the wait: ctx, or derived from it by option Wait
+	name     string          // name of the lock; for several names, a text that describes them
+	names    []string        // names of a set, sorted, without duplicates; nil for a single name
+	isTry    bool            // does not wait for a holder
+	isSet    bool            // made by AcquireAll or TryAcquireAll
+	observed *observed       // nil without observers
+	room     *Lock           // memory for the first Lock, allocated with the call; nil after use
 }
 
-// An observed acquisition has a beginning, and a context for its events: the caller's, or what a Tracer has made of it.
+// An observed has the start of an observed acquisition, and the context for its events: the
+// caller's context, or a context that a Tracer derived from it.
 type observed struct {
 	ctx   context.Context
 	began clock.Instant
 }
 
-// events is the context of the acquisition's events.
+// events returns the context of the acquisition's events.
 func (c *call) events() context.Context {
 	if c.observed == nil {
 		return c.ctx
@@ -72,20 +78,20 @@ func (c *call) events() context.Context {
 	return c.observed.ctx
 }
 
-// acquire is behind all ways to get a lock. asked has the names, and how they are wanted.
+// acquire implements all ways to acquire a lock. asked has the names and the kind of the call.
 func (l *Locker) acquire(ctx context.Context, asked *call, opts []Option) (*Lock, error) {
 	c, err := l.begin(ctx, asked, opts)
 	if err != nil {
 		return nil, err
 	}
-	k, err := c.get()
+	k, err := c.getInTime()
 	if w := c.settings.warning; w != nil && err == nil {
 		k.watch(k.Remaining()-w.before, false)
 	}
 	return c.conclude(k, err)
 }
 
-// begin checks the arguments of a call, and tells the tracers that it begins.
+// begin checks the arguments of a call, and notifies the tracers of its start.
 func (l *Locker) begin(ctx context.Context, asked *call, opts []Option) (*call, error) {
 	both := &struct {
 		call call
@@ -93,7 +99,7 @@ func (l *Locker) begin(ctx context.Context, asked *call, opts []Option) (*call, 
 	}{}
 	c := &both.call
 	*c = *asked
-	c.locker, c.ctx, c.room = l, ctx, &both.lock
+	c.locker, c.ctx, c.waiting, c.room = l, ctx, ctx, &both.lock
 	if c.isSet {
 		c.names = slices.Compact(slices.Sorted(slices.Values(asked.names)))
 		c.name = textOf(c.names)
@@ -118,6 +124,11 @@ func (l *Locker) begin(ctx context.Context, asked *call, opts []Option) (*call, 
 	if len(c.names) == 1 {
 		c.names = nil
 	}
+	if !c.isTry && c.settings.retries != 0 {
+		if err := c.checkNested(); err != nil {
+			return nil, err
+		}
+	}
 	if l.isObserved() {
 		c.observed = &observed{ctx, l.settings.clock.Now()}
 		for _, t := range l.settings.tracers {
@@ -127,7 +138,8 @@ func (l *Locker) begin(ctx context.Context, asked *call, opts []Option) (*call, 
 	return c, nil
 }
 
-// about returns the call of a request that is no acquisition, or why the request is refused.
+// about returns the call of a request that is not an acquisition, or the reason the request is
+// refused.
 func (l *Locker) about(ctx context.Context, op protocol.Op, name string) (*call, error) {
 	if ctx == nil {
 		return nil, nilContext(op, name)
@@ -138,7 +150,7 @@ func (l *Locker) about(ctx context.Context, op protocol.Op, name string) (*call,
 	if l.isClosed() {
 		return nil, closedError(op, name)
 	}
-	return &call{locker: l, ctx: ctx, name: name}, nil
+	return &call{locker: l, ctx: ctx, waiting: ctx, name: name}, nil
 }
 
 // each returns the names of the call.
@@ -149,7 +161,7 @@ func (c *call) each() []string {
 	return []string{c.name}
 }
 
-// textOf returns the names for people: the first of them, if there are many.
+// textOf returns a text with the names for people: only the first name if there are many.
 func textOf(names []string) string {
 	const shown = 4
 	if len(names) <= shown {
@@ -158,7 +170,7 @@ func textOf(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:shown-1], ", "), len(names)-shown+1)
 }
 
-// terms are those of the settings, with what observers want to know.
+// terms returns the Terms of the settings, with the data that observers need.
 func (c *call) terms() *core.Terms {
 	if !c.locker.isObserved() {
 		return &c.settings.Terms
@@ -168,7 +180,7 @@ func (c *call) terms() *core.Terms {
 	return &own
 }
 
-// schedule is how the caller waits.
+// schedule returns the schedule of the caller's wait.
 func (c *call) schedule() engine.Schedule {
 	switch of := c.settings; {
 	case c.isTry:
@@ -180,13 +192,29 @@ func (c *call) schedule() engine.Schedule {
 	}
 }
 
-// get acquires the lock. It begins anew if what it had ended before the caller could have it.
+// getInTime acquires the lock within the time of option Wait.
+func (c *call) getInTime() (*Lock, error) {
+	if c.settings.wait == 0 || c.isTry {
+		return c.get()
+	}
+	var cancel context.CancelFunc
+	c.waiting, cancel = context.WithTimeout(c.ctx, c.settings.wait)
+	defer cancel()
+	k, err := c.get()
+	var e *QuorumError
+	if errors.As(err, &e) && errors.Is(e.Err, context.DeadlineExceeded) && c.ctx.Err() == nil {
+		e.Err, e.before, e.Waited = cmp.Or(e.before, error(ErrNoQuorum)), nil, c.settings.wait
+	}
+	return k, err
+}
+
+// get acquires the lock. It starts over if the lock ended before the caller could get it.
 func (c *call) get() (*Lock, error) {
 	for {
 		if c.locker.isClosed() {
 			return nil, closedError(protocol.OpAcquire, c.name)
 		}
-		if err := c.ctx.Err(); err != nil {
+		if err := c.waiting.Err(); err != nil {
 			return nil, c.noFailure(err)
 		}
 		k, err := c.take()
@@ -203,7 +231,7 @@ func (c *call) get() (*Lock, error) {
 	}
 }
 
-// take gets all that a Lock consists of.
+// take acquires all parts of a Lock.
 func (c *call) take() (*Lock, error) {
 	if err := c.meet(); err != nil {
 		return nil, err
@@ -224,10 +252,10 @@ func (c *call) take() (*Lock, error) {
 	return k, k.takeOne()
 }
 
-// takeOne takes the only part.
+// takeOne acquires the only part.
 func (k *Lock) takeOne() error {
 	p, to := &k.parts[0], k.parts[0].target()
-	lock, f, err := to.Engine.Get(k.call.ctx, to.Key, k.terms(), k.schedule())
+	lock, f, err := to.Engine.Get(k.waiting, to.Key, k.terms(), k.schedule())
 	if f != nil || err != nil {
 		return k.errorOf(f, err)
 	}
@@ -235,7 +263,7 @@ func (k *Lock) takeOne() error {
 	return nil
 }
 
-// conclude tells the observers how the call ended, and waits until they know.
+// conclude reports the outcome of the call to the observers, and waits until they have received it.
 func (c *call) conclude(k *Lock, err error) (*Lock, error) {
 	l := c.locker
 	if !l.isObserved() {
@@ -252,17 +280,17 @@ func (c *call) conclude(k *Lock, err error) (*Lock, error) {
 	return k, err
 }
 
-// Answered implements engine.Events. A Tag is the call whose request it was.
+// Answered implements engine.Events. A Tag is the call of the request.
 func (p *place) Answered(a engine.Answer) {
 	c, ok := a.Tag.(*call)
-	if !ok || a.Request.Op == protocol.OpLook { // as many as servers give hints, and they change nothing
+	if !ok || a.Request.Op == protocol.OpLook { // looks are as frequent as hints, and change nothing
 		return
 	}
 	outcome, ctx := a.Reply.Outcome, c.events()
 	if a.OfHeld {
 		ctx = c.ctx
 	}
-	if a.Reply.Err == guard.ErrEarly { // the node did what was asked, so observers are told of no fault
+	if a.Reply.Err == guard.ErrEarly { // the node carried out the operation, so observers see no fault
 		outcome = protocol.Granted
 	}
 	p.locker.publish(Event{
@@ -274,7 +302,7 @@ func (p *place) Answered(a engine.Answer) {
 // Voted implements engine.Events.
 func (p *place) Voted(b *core.Ballot, f *core.Failure) {
 	c, ok := b.Tag.(*call)
-	if !ok || keys.Gate.Has(b.Req.Key) { // a gate is no permit
+	if !ok || keys.Gate.Has(b.Req.Key) { // a gate is not a permit
 		return
 	}
 	now := p.locker.settings.clock.Now()
@@ -291,7 +319,7 @@ func (p *place) Voted(b *core.Ballot, f *core.Failure) {
 	p.locker.publish(e)
 }
 
-// nameOf returns the name that a key of the call stands for.
+// nameOf returns the name of a key of the call.
 func (c *call) nameOf(p *place, key string) string {
 	if c.names == nil {
 		return c.name
@@ -299,12 +327,13 @@ func (c *call) nameOf(p *place, key string) string {
 	return strings.TrimPrefix(key, p.locker.settings.prefix)
 }
 
-// noFailure is the error of a call that has asked no node.
+// noFailure returns the error of a call that has sent nothing to the nodes.
 func (c *call) noFailure(kind error) *QuorumError {
 	return c.locker.placeOf(c.each()[0]).quorumError(protocol.OpAcquire, c.name, kind)
 }
 
-// errorOf makes the error of a Lock that was not acquired. ended is the context's error, if that ended the waiting.
+// errorOf returns the error of a Lock that was not acquired. ended is the context's error if that
+// ended the wait.
 func (k *Lock) errorOf(f *core.Failure, ended error) error {
 	if f == nil {
 		return k.noFailure(ended)
@@ -319,14 +348,14 @@ func (k *Lock) errorOf(f *core.Failure, ended error) error {
 	return k.errorIn(of.at, a, f, ended)
 }
 
-// errorIn makes the error of a failure in a place.
+// errorIn returns the error of a failure in a place.
 func (c *call) errorIn(p *place, a about, f *core.Failure, ended error) error {
 	switch {
 	case f.Kind == core.AfterClose:
 		return closedError(protocol.OpAcquire, a.name)
 	case f.Kind == core.ByUs && c.settings.Adopts != "":
 		return fmt.Errorf("redlock: adopt %q: this Locker holds the lock already, and only readers with the same value and options share one; "+
-			"use the Lock that it has returned, or adopt with another Locker", a.name)
+			"use the Lock that it returned, or adopt with another Locker", a.name)
 	}
 	if a.op = protocol.OpAcquire; f.Kind == core.NoToken {
 		a.op = protocol.OpRaise

@@ -18,7 +18,7 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// TestAcquireAsksAllNodesAtOnce with one value, which no two attempts share.
+// TestAcquireAsksAllNodesAtOnce: the requests have one value, which is unique to the attempt.
 func TestAcquireAsksAllNodesAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -41,7 +41,7 @@ func TestAcquireAsksAllNodesAtOnce(t *testing.T) {
 	})
 }
 
-func TestAcquireWithAnEndedContextAsksNobody(t *testing.T) {
+func TestAcquireWithAnEndedContextAsksNoNode(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ps, l := puppets(t, 3, func(int, protocol.Op, int) answer { return grants })
@@ -51,8 +51,7 @@ func TestAcquireWithAnEndedContextAsksNobody(t *testing.T) {
 	})
 }
 
-// TestAcquiredLockOutlivesItsContext: a context that bounded the waiting does
-// not take the lock away.
+// TestAcquiredLockOutlivesItsContext: a context that limited the wait does not end the lock.
 func TestAcquiredLockOutlivesItsContext(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		type key struct{}
@@ -68,7 +67,7 @@ func TestAcquiredLockOutlivesItsContext(t *testing.T) {
 	})
 }
 
-// oneOf has all try at the same moment, and returns the lock of the one that gets it.
+// oneOf makes all Lockers try at the same moment, and returns the winner's lock.
 func oneOf(t *testing.T, all []*redlock.Locker, try func(*redlock.Locker) (*redlock.Lock, error)) (winner *redlock.Lock) {
 	got := make(chan *redlock.Lock, len(all))
 	for _, l := range all {
@@ -90,8 +89,8 @@ func oneOf(t *testing.T, all []*redlock.Locker, try func(*redlock.Locker) (*redl
 	return winner
 }
 
-// TestContentionStaysContention though the nodes that refused break right
-// after: another client holds the lock, and waiting makes sense.
+// TestContentionStaysContention: the refusing nodes break right afterwards, but another client
+// holds the lock, so waiting can help.
 func TestContentionStaysContention(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -118,9 +117,10 @@ func TestContentionStaysContention(t *testing.T) {
 	}
 }
 
-// TestACallerWithAnIntervalKeepsIt although the lock is released in its process meanwhile, and keeps no other waiting: a
-// caller behind it in a line would sleep as long.
-func TestACallerWithAnIntervalKeepsIt(t *testing.T) {
+// TestCallerKeepsItsRetryInterval: the interval stays the same even if the lock is released in the
+// caller's process. The caller delays no other caller: in a line, the next caller would have to
+// sleep as long.
+func TestCallerKeepsItsRetryInterval(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		lock := take(t, l, "x")
@@ -134,9 +134,9 @@ func TestACallerWithAnIntervalKeepsIt(t *testing.T) {
 	})
 }
 
-// TestOfThoseWhoTryAtTheSameMomentOneGetsIt, although none waits for a holder and each has got some of the votes. They
-// are of processes of their own.
-func TestOfThoseWhoTryAtTheSameMomentOneGetsIt(t *testing.T) {
+// TestOneOfConcurrentTriesWins: tries of different processes split the votes, and none of them
+// waits for a holder.
+func TestOneOfConcurrentTriesWins(t *testing.T) {
 	for name, try := range map[string]func(l *redlock.Locker) (*redlock.Lock, error){
 		"TryAcquire": func(l *redlock.Locker) (*redlock.Lock, error) { return l.TryAcquire(context.Background(), "x") },
 		"Retries(0)": func(l *redlock.Locker) (*redlock.Lock, error) {
@@ -165,8 +165,8 @@ func TestOfThoseWhoTryAtTheSameMomentOneGetsIt(t *testing.T) {
 	}
 }
 
-// TestCheckFindsWhatAcquireWouldRefuse, and asks no node.
-func TestCheckFindsWhatAcquireWouldRefuse(t *testing.T) {
+// TestCheckFindsOptionsThatAcquireRefuses: Check sends no request to a node.
+func TestCheckFindsOptionsThatAcquireRefuses(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		r := recorded(w)
@@ -183,7 +183,8 @@ func TestCheckFindsWhatAcquireWouldRefuse(t *testing.T) {
 	})
 }
 
-// TestRetriesAreCountedAndKeepTheInterval exactly, for contention and for an outage.
+// TestRetriesAreCountedAndKeepTheInterval: number and interval are exact, in contention and in an
+// outage.
 func TestRetriesAreCountedAndKeepTheInterval(t *testing.T) {
 	t.Parallel()
 	for _, refusal := range []answer{refuses, faults[0], faults[2]} {
@@ -205,13 +206,13 @@ func TestRetriesAreCountedAndKeepTheInterval(t *testing.T) {
 					values[reqs[i].Value] = true
 				}
 				assert.Len(t, values, 1+retries, "a try must not meet the value of the one before")
-				assert.Equal(t, time.Duration(retries)*time.Second, time.Since(start), "nothing is waited for after the last")
+				assert.Equal(t, time.Duration(retries)*time.Second, time.Since(start), "no wait follows the last try")
 			})
 		}
 	}
 }
 
-// ways are the ways to wait for a lock.
+// ways lists the ways to wait for a lock.
 var ways = map[string]func(context.Context, *redlock.Locker, ...redlock.Option) (*redlock.Lock, error){
 	"AcquireAll": func(ctx context.Context, l *redlock.Locker, opts ...redlock.Option) (*redlock.Lock, error) {
 		return l.AcquireAll(ctx, []string{"x", "y"}, opts...)
@@ -230,14 +231,14 @@ func acquireX(with ...redlock.Option) func(context.Context, *redlock.Locker, ...
 	}
 }
 
-// ails are ways in which a server does not answer for a while.
+// ails lists ways in which a server does not answer for a while.
 var ails = map[string]struct{ of, heal func(*sim.Server) }{
 	"hang":               {(*sim.Server).Hang, (*sim.Server).Resume},
 	"refuse connections": {(*sim.Server).Crash, (*sim.Server).Restart},
 }
 
-// TestABlipIsNoOutage: a majority does not answer for a moment, and whoever waits gets the lock.
-func TestABlipIsNoOutage(t *testing.T) {
+// TestHiccupIsNotAnOutage: a majority does not answer for a moment, and every waiter gets the lock.
+func TestHiccupIsNotAnOutage(t *testing.T) {
 	t.Parallel()
 	for way, acquire := range ways {
 		for how, ail := range ails {
@@ -271,7 +272,7 @@ func TestABlipIsNoOutage(t *testing.T) {
 	}
 }
 
-// TestOneTryBearsAPauseOf300Milliseconds, by the defaults.
+// TestOneTryBearsAPauseOf300Milliseconds: the defaults tolerate a pause of the servers.
 func TestOneTryBearsAPauseOf300Milliseconds(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 3, 5} {
@@ -286,8 +287,9 @@ func TestOneTryBearsAPauseOf300Milliseconds(t *testing.T) {
 	}
 }
 
-// TestAnOutageIsToldWhenPatienceIsOver, or when the context ends, with how long it has lasted.
-func TestAnOutageIsToldWhenPatienceIsOver(t *testing.T) {
+// TestOutageIsReportedAfterPatience: the error has the duration of the outage. If the context ends
+// first, the outage is reported then.
+func TestOutageIsReportedAfterPatience(t *testing.T) {
 	t.Parallel()
 	for way, acquire := range ways {
 		for how, ail := range ails {
@@ -300,7 +302,7 @@ func TestAnOutageIsToldWhenPatienceIsOver(t *testing.T) {
 				assert.Equal(t, time.Second, took(func() {
 					_, err := acquire(ctx, l)
 					isOnly(t, err, context.DeadlineExceeded)
-					if how != "hang" { // the first vote has ended
+					if how != "hang" { // the first attempt has ended
 						assert.ErrorContains(t, err, "no quorum has answered for ")
 					}
 				}))
@@ -320,19 +322,110 @@ func TestAnOutageIsToldWhenPatienceIsOver(t *testing.T) {
 					})
 					cancel()
 					assert.GreaterOrEqual(t, waited, patience)
-					assert.LessOrEqual(t, waited, patience+3*nodeTimeout) // a place in the order, and a vote, and one that began before
+					assert.LessOrEqual(t, waited, patience+3*nodeTimeout) // a request to the queue, an attempt, and an earlier attempt
 				}
 			})
 		}
 	}
 }
 
-// TestAnOutageIsToldToManyWhoWaitAtOnce: callers of one process who wait for one name are not told one after the other,
-// each after a try of its own. It says nothing of the next, who comes when the servers answer again.
-func TestAnOutageIsToldToManyWhoWaitAtOnce(t *testing.T) {
+// TestWaitEndsTheWait: the error is that a client holds the lock or that there is an outage,
+// because the caller's context has not ended.
+func TestWaitEndsTheWait(t *testing.T) {
+	t.Parallel()
+	for way, acquire := range ways {
+		simulateCase(t, way+", held", 3, func(t *testing.T, w *sim.World) {
+			l, other := two(t, w)
+			var locks []*redlock.Lock
+			for range 3 { // one lock is enough, except for Permits(3)
+				lock, err := other.TryAcquire(t.Context(), "x", redlock.Permits(3))
+				require.NoError(t, err)
+				locks = append(locks, lock)
+			}
+			var err error
+			assert.Equal(t, time.Minute, took(func() { err = errOf(acquire(t.Context(), l, redlock.Wait(time.Minute))) }))
+			isOnly(t, err, redlock.ErrHeld)
+			assert.ErrorContains(t, err, "waited 1m0s")
+
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			assert.Equal(t, time.Second, took(func() { err = errOf(acquire(ctx, l, redlock.Wait(time.Minute))) }))
+			isOnly(t, err, context.DeadlineExceeded)
+
+			time.AfterFunc(time.Second, func() {
+				for _, lock := range locks {
+					assert.NoError(t, lock.Release(t.Context()))
+				}
+			})
+			lock, err := acquire(t.Context(), l, redlock.Wait(time.Minute))
+			require.NoError(t, err)
+			time.Sleep(time.Hour)
+			assert.True(t, lock.Valid(), "Wait does not bound the time of the lock")
+		})
+		for how, ail := range ails {
+			simulateCase(t, way+", a majority: "+how, 3, func(t *testing.T, w *sim.World) {
+				l, _ := open(t, w)
+				for _, s := range w.Servers()[:2] {
+					ail.of(s)
+				}
+				for _, d := range []time.Duration{100 * time.Millisecond, time.Second} {
+					assert.Equal(t, d, took(func() { isOnly(t, errOf(acquire(t.Context(), l, redlock.Wait(d))), redlock.ErrNoQuorum) }))
+				}
+			})
+		}
+	}
+}
+
+// TestNestedLocksFailAtOnce: a nested lock would wait for itself.
+func TestNestedLocksFailAtOnce(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		l, other := two(t, w)
+		outer := map[string]context.Context{}
+		a, err := l.AcquireAll(t.Context(), []string{"x", "y"})
+		require.NoError(t, err)
+		b, err := l.Acquire(a.Context(), "z")
+		require.NoError(t, err)
+		bound, cancel := b.Bind(t.Context())
+		defer cancel()
+		outer["x"], outer["y"], outer["z"] = context.WithoutCancel(b.Context()), a.Context(), bound
+		assert.Same(t, b, redlock.FromContext(bound))
+		assert.Same(t, a, redlock.FromContext(a.Context()))
+		assert.Nil(t, redlock.FromContext(t.Context()))
+		for name, ctx := range outer {
+			for _, err := range []error{
+				errOf(l.Acquire(ctx, name)), errOf(l.AcquireAll(ctx, []string{"other", name})), errOf(l.Acquire(ctx, name, redlock.Shared())),
+				errOf(l.Acquire(ctx, name, redlock.Permits(2))), l.Do(ctx, name, func(context.Context) error { panic("it runs") }),
+			} {
+				assert.ErrorContains(t, err, `"`+name+`": the context runs under this lock already`)
+			}
+			isOnly(t, errOf(l.TryAcquire(ctx, name)), redlock.ErrHeld)
+			isOnly(t, errOf(l.Acquire(ctx, name, redlock.Retries(0))), redlock.ErrHeld)
+			isOnly(t, errOf(other.Acquire(ctx, name, redlock.Wait(time.Second))), redlock.ErrHeld)
+		}
+
+		require.NoError(t, b.Downgrade(t.Context()))
+		reader, err := l.Acquire(b.Context(), "z", redlock.Shared())
+		require.NoError(t, err)
+		assert.ErrorContains(t, errOf(l.Acquire(reader.Context(), "z")), "not re-entrant")
+		permit, err := l.Acquire(t.Context(), "p", redlock.Permits(2))
+		require.NoError(t, err)
+		_, err = l.Acquire(permit.Context(), "p", redlock.Permits(2))
+		require.NoError(t, err)
+
+		after := context.WithoutCancel(a.Context())
+		require.NoError(t, a.Release(t.Context()))
+		_, err = l.Acquire(after, "x")
+		require.NoError(t, err, "the lock has ended")
+	})
+}
+
+// TestOutageIsReportedToAllWaitersAtOnce: callers of one process that wait for one name do not get
+// the error one after the other, each after its own try. The error does not affect a caller that
+// arrives after the servers answer again.
+func TestOutageIsReportedToAllWaitersAtOnce(t *testing.T) {
 	for way, opts := range map[string][]redlock.Option{"plain": nil, "permits": {redlock.Permits(2)}} {
 		simulateCase(t, way, 3, func(t *testing.T, w *sim.World) {
-			time.Sleep(time.Hour) // the World's clocks begin with it
+			time.Sleep(time.Hour) // the World's clocks start at an hour
 			l, _ := open(t, w)
 			onEach(w.Servers()[:2], (*sim.Server).Hang)
 			var all sync.WaitGroup
@@ -353,9 +446,9 @@ func TestAnOutageIsToldToManyWhoWaitAtOnce(t *testing.T) {
 	}
 }
 
-// TestABlipIsNoOutageForAReaderThatJoins the session of others of its process, which are there: the nodes
-// are asked only whether a writer waits.
-func TestABlipIsNoOutageForAReaderThatJoins(t *testing.T) {
+// TestHiccupIsNotAnOutageForAJoiningReader: the reader joins the readers of its process, which hold
+// the lock, so it asks the nodes only whether a writer waits.
+func TestHiccupIsNotAnOutageForAJoiningReader(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		first := read(t, l, "x")
@@ -369,14 +462,15 @@ func TestABlipIsNoOutageForAReaderThatJoins(t *testing.T) {
 	})
 }
 
-// TestContentionIsWaitedOutBesideAnOutage: what is over counts no more, and a holder is no outage.
-func TestContentionIsWaitedOutBesideAnOutage(t *testing.T) {
+// TestContentionAlternatesWithAnOutage: an outage that has ended no longer counts, and a held lock
+// is not an outage.
+func TestContentionAlternatesWithAnOutage(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		holder, _ := open(t, w)
 		held := take(t, holder, "x")
 		l, _ := open(t, w)
 		got := waits(t.Context(), t, l)
-		for range 3 { // of two seconds each
+		for range 3 { // each outage lasts two seconds
 			time.Sleep(2 * time.Second)
 			ill := w.Servers()[:2]
 			onEach(ill, (*sim.Server).Hang)

@@ -19,12 +19,12 @@ import (
 func abandoned(t *testing.T, w *sim.World, name string, opts ...redlock.LockerOption) string {
 	l, c := open(t, w, opts...)
 	k := take(t, l, name)
-	time.Sleep(leg) // all votes are there
+	time.Sleep(leg) // all votes have arrived
 	c.Crash()
 	return k.Value()
 }
 
-func TestALockIsReleasedByItsValueFromAnotherProcess(t *testing.T) {
+func TestAnotherProcessReleasesALockByItsValue(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		value := abandoned(t, w, "p:x", redlock.Owner("a worker that died"))
 		l, _ := open(t, w, redlock.Prefix("p:"))
@@ -39,8 +39,8 @@ func TestALockIsReleasedByItsValueFromAnotherProcess(t *testing.T) {
 	})
 }
 
-// TestAReleaseByValueOutlivesItsCaller: a node that could not be reached is released later.
-func TestAReleaseByValueOutlivesItsCaller(t *testing.T) {
+// TestReleaseByValueOutlivesItsCaller: a node that could not be reached is released later.
+func TestReleaseByValueOutlivesItsCaller(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		value := abandoned(t, w, "x")
 		l, _ := open(t, w)
@@ -57,7 +57,7 @@ func TestAReleaseByValueOutlivesItsCaller(t *testing.T) {
 	})
 }
 
-// adopt adopts a lock. Its context is asked for at once, as for simtest.Take.
+// adopt adopts a lock. It calls Context at once, like sim.Take.
 func adopt(t *testing.T, l *redlock.Locker, name, value string, opts ...redlock.Option) *redlock.Lock {
 	t.Helper()
 	k, err := l.Adopt(t.Context(), name, value, opts...)
@@ -73,7 +73,7 @@ func cannotAdopt(t *testing.T, l *redlock.Locker, name, value string, opts ...re
 	return err
 }
 
-func TestAnAdoptedLockIsLikeAnyOther(t *testing.T) {
+func TestAdoptedLockIsLikeAnyOther(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		value := abandoned(t, w, "p:x")
 		seen := &recorder{}
@@ -109,9 +109,9 @@ func TestAnAdoptedLockIsLikeAnyOther(t *testing.T) {
 	})
 }
 
-// TestAHolderTakesNothingFromAnAdopter that was promised a longer TTL, however it goes on: by
-// renewals, as a reader, or as one name of several that a node is given again.
-func TestAHolderTakesNothingFromAnAdopter(t *testing.T) {
+// TestHolderCannotShortenAnAdoptedLock: the adopted lock has a longer TTL, and the holder continues
+// with renewals, as a reader, or by the repair of one of several names.
+func TestHolderCannotShortenAnAdoptedLock(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		const long = time.Hour
 		adopter, adopts := open(t, w)
@@ -147,7 +147,7 @@ func TestAHolderTakesNothingFromAnAdopter(t *testing.T) {
 	})
 }
 
-func TestAnAdoptionNeedsAQuorum(t *testing.T) {
+func TestAdoptionNeedsAQuorum(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		value := abandoned(t, w, "x")
 		first, c := open(t, w)
@@ -167,13 +167,13 @@ func TestAnAdoptionNeedsAQuorum(t *testing.T) {
 		w.SetNet(sim.Net{Patience: time.Hour, Travel: slowNode(4, 4*leg)})
 		w.Servers()[0].Crash()
 		w.Servers()[2].Del("x")
-		isOnly(t, cannotAdopt(t, l, "x", value), redlock.ErrLost) // the slow one makes a majority of it
+		isOnly(t, cannotAdopt(t, l, "x", value), redlock.ErrLost) // the slow node makes it a majority
 	})
 }
 
-// TestAnAdoptionIsOnRecord: a node that forgets a lock has no vote for as long as that may live by its
-// adoption.
-func TestAnAdoptionIsOnRecord(t *testing.T) {
+// TestAdoptionIsOnRecord: a node that forgets a lock has no vote for as long as the lock may live
+// after its adoption.
+func TestAdoptionIsOnRecord(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		ls := settled(t, w, 1)
 		k := take(t, ls[0], "x", redlock.Renew(false))
@@ -193,9 +193,9 @@ func TestAnAdoptionIsOnRecord(t *testing.T) {
 	})
 }
 
-// TestAnAdoptedLockHasNoToken, and is handed to no caller that wants one. Later tokens are above that of
-// its holder.
-func TestAnAdoptedLockHasNoToken(t *testing.T) {
+// TestAdoptedLockHasNoToken: it is not handed over to a caller that needs a token. Later tokens are
+// above the token of its holder.
+func TestAdoptedLockHasNoToken(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		holder, c := open(t, w, redlock.Fenced())
 		k := take(t, holder, "x")
@@ -215,8 +215,8 @@ func TestAnAdoptedLockHasNoToken(t *testing.T) {
 	})
 }
 
-// TestAnAdoptedLockIsNotHandedOver: its value is known outside of the process.
-func TestAnAdoptedLockIsNotHandedOver(t *testing.T) {
+// TestAdoptedLockIsNotHandedOver: its value is known outside the process.
+func TestAdoptedLockIsNotHandedOver(t *testing.T) {
 	for _, owner := range []string{"web-3", "web-4"} {
 		simulateCase(t, owner, 3, func(t *testing.T, w *sim.World) {
 			value := abandoned(t, w, "x", redlock.Owner("web-3"))
@@ -232,8 +232,8 @@ func TestAnAdoptedLockIsNotHandedOver(t *testing.T) {
 	}
 }
 
-// TestReadersAreAdopted: those of one value share a session again, whether they come at the same moment or
-// not.
+// TestReadersAreAdopted: readers with one value share a session again, whether they arrive at the
+// same moment or not.
 func TestReadersAreAdopted(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		holder, c := open(t, w)
@@ -241,7 +241,7 @@ func TestReadersAreAdopted(t *testing.T) {
 		assert.Equal(t, value, take(t, holder, "x", redlock.Shared()).Value())
 		c.Crash()
 		l, _ := open(t, w, longest)
-		isOnly(t, cannotAdopt(t, l, "x", value), redlock.ErrLost) // as a writer's
+		isOnly(t, cannotAdopt(t, l, "x", value), redlock.ErrLost) // adopts the value as a writer's lock
 		isOnly(t, cannotAdopt(t, l, "x", value+"x", redlock.Shared()), redlock.ErrLost)
 		r := recorded(w)
 		readers := make(chan *redlock.Lock, 3)
@@ -258,7 +258,7 @@ func TestReadersAreAdopted(t *testing.T) {
 		assert.Len(t, r.of(sim.Submitted, protocol.OpExtendShared), 5, "one adoption is enough")
 		assert.ErrorContains(t, cannotAdopt(t, l, "x", value), "holds the lock already", "as a writer's")
 
-		other, c := open(t, w) // whose reader all servers hold, too
+		other, c := open(t, w) // all servers hold its reader lock, too
 		left := take(t, other, "x", redlock.Shared()).Value()
 		c.Crash()
 		err := cannotAdopt(t, l, "x", left, redlock.Shared())
@@ -288,7 +288,7 @@ func TestPermitsAreAdopted(t *testing.T) {
 		}
 		time.Sleep(leg)
 		c.Crash()
-		w.Servers()[0].Hang() // costs no time
+		w.Servers()[0].Hang() // the hung server costs no time
 		l, _ := open(t, w, redlock.Permits(3))
 		for _, was := range held {
 			assert.Equal(t, 2*rtt, took(func() {
@@ -309,8 +309,9 @@ func TestPermitsAreAdopted(t *testing.T) {
 	})
 }
 
-// TestALockIsAdoptedOnce in a process: two with one value would release it for each other.
-func TestALockIsAdoptedOnce(t *testing.T) {
+// TestLockIsAdoptedOnce: a process adopts a lock only once. Two holders with one value would
+// release each other's lock.
+func TestLockIsAdoptedOnce(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		value := abandoned(t, w, "x")
 		l, _ := open(t, w)
@@ -321,7 +322,7 @@ func TestALockIsAdoptedOnce(t *testing.T) {
 				if _, err := l.Adopt(t.Context(), "x", value); err == nil {
 					adopted.Add(1)
 				} else {
-					assert.ErrorContains(t, err, "use the Lock that it has returned")
+					assert.ErrorContains(t, err, "use the Lock that it returned")
 				}
 			})
 		}
@@ -331,7 +332,7 @@ func TestALockIsAdoptedOnce(t *testing.T) {
 	})
 }
 
-func TestWhatCannotBeAdoptedIsRefused(t *testing.T) {
+func TestInvalidAdoptionIsRefused(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w, redlock.MaxTTL(time.Minute))
 		for _, call := range []func(ctx context.Context, name, value string) error{
@@ -342,19 +343,19 @@ func TestWhatCannotBeAdoptedIsRefused(t *testing.T) {
 			assert.ErrorContains(t, call(none, "x", "v"), "the context is nil")
 			assert.ErrorContains(t, call(t.Context(), "", "v"), "must not be empty")
 			assert.ErrorContains(t, call(t.Context(), "redlock:epoch", "v"), "redlock's own")
-			assert.ErrorContains(t, call(t.Context(), "x", ""), "the value is empty; give that of Lock.Value")
+			assert.ErrorContains(t, call(t.Context(), "x", ""), "the value is empty: pass the value from Lock.Value")
 			assert.ErrorContains(t, call(t.Context(), "x", protocol.ReadersValue), "stands for all readers")
 		}
 		assert.ErrorContains(t, cannotAdopt(t, l, "x", "v", redlock.TTL(time.Hour)), "is above the MaxTTL")
-		assert.ErrorContains(t, cannotAdopt(t, l, "x", "v", redlock.Permits(3), redlock.Weight(2)), "cannot be adopted as a whole; give Weight(1)")
+		assert.ErrorContains(t, cannotAdopt(t, l, "x", "v", redlock.Permits(3), redlock.Weight(2)), "cannot be adopted as a whole: pass Weight(1)")
 		require.NoError(t, l.Close())
 		isOnly(t, l.ReleaseValue(t.Context(), "x", "v"), redlock.ErrClosed)
 		isOnly(t, cannotAdopt(t, l, "x", "v"), redlock.ErrClosed)
 	})
 }
 
-// TestAHolderHearsOfWhatItsOwnLockerReleasesByValue, of which the servers give that Locker no hint.
-func TestAHolderHearsOfWhatItsOwnLockerReleasesByValue(t *testing.T) {
+// TestHolderNoticesAReleaseByValueOfItsOwnLocker: servers send that Locker no hint.
+func TestHolderNoticesAReleaseByValueOfItsOwnLocker(t *testing.T) {
 	for kind, opts := range map[string][]redlock.Option{"a lock": nil, "a permit": {redlock.Permits(2)}} {
 		simulateCase(t, kind, 3, func(t *testing.T, w *sim.World) {
 			l, _ := open(t, w)
@@ -370,8 +371,7 @@ func TestAHolderHearsOfWhatItsOwnLockerReleasesByValue(t *testing.T) {
 	}
 }
 
-// TestWaitersHearOfAReleaseByValueInTheirProcess.
-func TestWaitersHearOfAReleaseByValueInTheirProcess(t *testing.T) {
+func TestReleaseByValueWakesWaitersOfItsProcess(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		value := abandoned(t, w, "x")
 		l, _ := open(t, w, longest)
@@ -384,8 +384,9 @@ func TestWaitersHearOfAReleaseByValueInTheirProcess(t *testing.T) {
 	})
 }
 
-// TestAnAdoptedLockIsReleasedWhereItWasNotAskedFor: a node that could not be reached has it of its holder.
-func TestAnAdoptedLockIsReleasedWhereItWasNotAskedFor(t *testing.T) {
+// TestAdoptedLockIsReleasedOnAllNodes: a node that could not be reached during the adoption still
+// has the holder's key.
+func TestAdoptedLockIsReleasedOnAllNodes(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		value := abandoned(t, w, "x")
 		unreached := w.Servers()[0]
@@ -399,9 +400,9 @@ func TestAnAdoptedLockIsReleasedWhereItWasNotAskedFor(t *testing.T) {
 	})
 }
 
-// TestAValueThatWasGivenOutFreesNoOtherLock: whoever got it may use it when the next caller of the process
-// has the lock.
-func TestAValueThatWasGivenOutFreesNoOtherLock(t *testing.T) {
+// TestKnownValueReleasesNoOtherLock: a program with the value may use it when the next caller of
+// the process has the lock.
+func TestKnownValueReleasesNoOtherLock(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		other, _ := open(t, w)

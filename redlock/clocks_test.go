@@ -15,10 +15,11 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// In these tests the first client has a lock by servers 1 and 2 of three, because its requests for it do not reach
-// server 3. The clock of server 2 is wrong for a while. So another client can get the lock by servers 2 and 3.
+// In these tests the first client has a lock on servers 1 and 2 of three, because its requests for
+// it do not reach server 3. The clock of server 2 is wrong for a while, so that another client
+// could get the lock on servers 2 and 3.
 
-// clocked has three servers that have long been in use.
+// clocked runs test with three servers that have been in use for a long time.
 func clocked(t *testing.T, test func(t *testing.T, w *sim.World)) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		time.Sleep(time.Hour)
@@ -27,11 +28,11 @@ func clocked(t *testing.T, test func(t *testing.T, w *sim.World)) {
 	})
 }
 
-// byTwo returns the lock, which is not renewed. Its client is cut off from then on.
+// byTwo returns the lock, without renewal. Its client is cut off from then on.
 func byTwo(t *testing.T, w *sim.World) *redlock.Lock {
 	t.Helper()
 	l, _ := guarded(t, w)
-	waited(t, l, "w") // it knows all clocks
+	waited(t, l, "w") // so that the client knows all clocks
 	w.SetNet(lose(func(l sim.Leg) bool { return l.Client == 0 && l.Node == 2 && l.Op == protocol.OpAcquire }))
 	lock := waited(t, l, "x", redlock.Renew(false))
 	require.Equal(t, 2, lock.Votes())
@@ -39,7 +40,8 @@ func byTwo(t *testing.T, w *sim.World) *redlock.Lock {
 	return lock
 }
 
-// noneBeside checks that no client gets the lock while it is valid, neither a new one nor those who know the servers.
+// noneBeside checks that no other client gets the lock while it is valid, neither a new client nor
+// the known ones.
 func noneBeside(t *testing.T, w *sim.World, lock *redlock.Lock, known ...*redlock.Locker) {
 	t.Helper()
 	for lock.Valid() {
@@ -57,8 +59,8 @@ func noneBeside(t *testing.T, w *sim.World, lock *redlock.Lock, known ...*redloc
 	waited(t, l, "x")
 }
 
-// TestClockThatLaggedEndsNoLockEarly: the machine of server 2 has stood still for half a minute when a client gets the
-// lock. NTP sets its clock.
+// TestClockThatLaggedEndsNoLockEarly: the machine of server 2 has stood still for half a minute
+// when a client gets the lock. NTP then sets its clock.
 func TestClockThatLaggedEndsNoLockEarly(t *testing.T) {
 	clocked(t, func(t *testing.T, w *sim.World) {
 		w.Servers()[1].Step(-30 * time.Second)
@@ -68,8 +70,8 @@ func TestClockThatLaggedEndsNoLockEarly(t *testing.T) {
 	})
 }
 
-// TestClockThatBootsBehindEndsNoQuarantineEarly: server 2 restarts empty on a machine whose clock is half a minute behind.
-// NTP sets it when a client has found that.
+// TestClockThatBootsBehindEndsNoQuarantineEarly: server 2 restarts empty on a machine whose clock
+// is half a minute behind. NTP sets it after a client has noticed.
 func TestClockThatBootsBehindEndsNoQuarantineEarly(t *testing.T) {
 	clocked(t, func(t *testing.T, w *sim.World) {
 		lock, s := byTwo(t, w), w.Servers()[1]
@@ -85,20 +87,22 @@ func TestClockThatBootsBehindEndsNoQuarantineEarly(t *testing.T) {
 	})
 }
 
-// TestClockThatIsAheadDuringOneVoteCounts: the clock of server 2 is an hour ahead for some milliseconds, in which another
-// client's vote finds the lock expired. Nothing but this vote shows it.
+// TestClockThatIsAheadDuringOneVoteCounts: the clock of server 2 is an hour ahead for a few
+// milliseconds, during which another client's vote finds the lock expired. Only this vote shows the
+// wrong clock.
 func TestClockThatIsAheadDuringOneVoteCounts(t *testing.T) {
 	clocked(t, func(t *testing.T, w *sim.World) {
 		aheadInOneVote(t, w, func(l *redlock.Locker) { require.NoError(t, waited(t, l, "w2").Release(t.Context())) })
 	})
 }
 
-// TestClockThatIsAheadDuringTheFirstVoteCounts: the client has not read the record before.
+// TestClockThatIsAheadDuringTheFirstVoteCounts: the client reads the record for the first time.
 func TestClockThatIsAheadDuringTheFirstVoteCounts(t *testing.T) {
 	clocked(t, func(t *testing.T, w *sim.World) { aheadInOneVote(t, w, func(*redlock.Locker) {}) })
 }
 
-// aheadInOneVote has the clock of server 2 ahead while it votes for a client that has done something before.
+// aheadInOneVote sets the clock of server 2 ahead while it votes for a client that has called
+// before.
 func aheadInOneVote(t *testing.T, w *sim.World, before func(*redlock.Locker)) {
 	t.Helper()
 	lock, s := byTwo(t, w), w.Servers()[1]
@@ -111,8 +115,9 @@ func aheadInOneVote(t *testing.T, w *sim.World, before func(*redlock.Locker)) {
 	noneBeside(t, w, lock, l)
 }
 
-// TestServersThatAreApartForEverVote, whether or not they have records, and those who forget do so again after a TTL.
-func TestServersThatAreApartForEverVote(t *testing.T) {
+// TestServersWithClocksApartVote: servers vote with and without records. Servers that forget vote
+// again after a TTL.
+func TestServersWithClocksApartVote(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		for i, s := range w.Servers() {
 			s.Step(time.Duration(i) * 10 * time.Minute)
@@ -141,8 +146,9 @@ func TestServersThatAreApartForEverVote(t *testing.T) {
 	})
 }
 
-// TestFarClientGetsLocksThoughClocksDiffer by less than a second: it cannot be sure of that, which costs one quarantine.
-func TestFarClientGetsLocksThoughClocksDiffer(t *testing.T) {
+// TestFarClientGetsLocksWithDifferentClocks: the clocks differ by less than a second. The client
+// cannot verify that, which costs one quarantine.
+func TestFarClientGetsLocksWithDifferentClocks(t *testing.T) {
 	for _, differ := range []time.Duration{0, 300, 490, 510, 600, 700, 800, 990} {
 		for _, trip := range []time.Duration{100, 310, 480} {
 			simulateCase(t, fmt.Sprintf("by %d ms at %d ms", differ, trip), 3, func(t *testing.T, w *sim.World) {
@@ -160,7 +166,8 @@ func TestFarClientGetsLocksThoughClocksDiffer(t *testing.T) {
 	}
 }
 
-// TestClocksThatDriftApartKeepMostVotes: without NTP, servers lose one quarantine for each second.
+// TestClocksThatDriftApartKeepMostVotes: without NTP, servers lose one quarantine per second of
+// drift.
 func TestClocksThatDriftApartKeepMostVotes(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		l, _ := guarded(t, w)
@@ -182,9 +189,9 @@ func TestClocksThatDriftApartKeepMostVotes(t *testing.T) {
 	})
 }
 
-// TestClockThatWasDaysAheadForgetsNoToken: server 2 is three seconds ahead, so servers 1 and 2 have accepted a token
-// that is ahead. The clock of server 1 goes two days ahead, at which its counters expire, and back. Servers 1 and 3 accept no
-// lower token.
+// TestClockThatWasDaysAheadForgetsNoToken: server 2 is three seconds ahead, so servers 1 and 2 have
+// accepted a token that is ahead. The clock of server 1 goes two days ahead, where its counters
+// expire, and back. Servers 1 and 3 accept no lower token.
 func TestClockThatWasDaysAheadForgetsNoToken(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		time.Sleep(time.Hour)
@@ -199,7 +206,7 @@ func TestClockThatWasDaysAheadForgetsNoToken(t *testing.T) {
 		s := w.Servers()[0]
 		w.SetNet(sim.Fixed(time.Millisecond))
 		s.Step(48 * time.Hour)
-		s.Del("redlock:fence:{x}") // as Redis does with what has expired
+		s.Del("redlock:fence:{x}") // as Redis does with expired keys
 		k, err := l.TryAcquire(t.Context(), "w")
 		if err == nil {
 			require.NoError(t, k.Release(t.Context()))

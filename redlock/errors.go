@@ -12,7 +12,6 @@ import (
 
 	"github.com/hashicorp/go-multierror"
 
-	"github.com/redquorum/redquorum/internal/alike"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/core"
 	"github.com/redquorum/redquorum/redlock/internal/engine"
@@ -20,82 +19,92 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
-// Why an operation failed, for errors.Is. An error matches only one of these, or none if the caller's
-// context ended the operation: then it matches context.Canceled or context.DeadlineExceeded.
+// Reasons for the failure of an operation, for errors.Is. An error matches only one of these. If
+// the caller's context ended the operation, it matches context.Canceled or context.DeadlineExceeded
+// instead.
 var (
-	// ErrHeld: another client holds the lock.
+	// ErrHeld means that another client holds the lock.
 	ErrHeld = errors.New("held by another")
-	// ErrNoQuorum: too many nodes failed or did not answer in time.
+	// ErrNoQuorum means that too many nodes failed or did not answer in time.
 	ErrNoQuorum = errors.New("no quorum")
-	// ErrLost: the lock is no longer held. Work that relied on it may have run unprotected.
+	// ErrLost means that the lock is no longer held. Work that relied on it may have run
+	// unprotected.
 	ErrLost = errors.New("lock lost")
-	// ErrReleased: the lock was released before.
+	// ErrReleased means that the lock was already released.
 	ErrReleased = errors.New("lock already released")
-	// ErrMarked: the lock's mark is as high already.
+	// ErrMarked means that the lock's mark already has this number or a higher one.
 	ErrMarked = errors.New("marked already")
-	// ErrMap: there is no quorum because other clients use another number of nodes than this Locker, or
-	// other groups (see NewGroups).
+	// ErrMap means that there is no quorum because other clients use another number of nodes than
+	// this Locker, or other groups (see NewGroups).
 	ErrMap = errors.New("other clients use other servers or groups")
-	// ErrClosed: the Locker was closed.
+	// ErrClosed means that the Locker was closed.
 	ErrClosed = errors.New("locker closed")
 )
 
-// Why a node that answered has no vote, for errors.Is on the causes of a QuorumError.
+// Reasons that a node has no vote although it answers, for errors.Is on the causes of a
+// QuorumError.
 var (
-	// ErrQuarantine: the node may have forgotten locks that have not expired yet, or must only be
-	// asked again. The error's text says when.
+	// ErrQuarantine means that the node may have forgotten locks that have not expired yet, or that
+	// it only needs another request. The text of the error contains the time.
 	ErrQuarantine = protocol.ErrQuarantine
-	// ErrSettings: the clients of this node were set up for another number of nodes, or other groups.
+	// ErrSettings means that other clients of this node are configured with a different number of
+	// nodes, or with different groups.
 	ErrSettings = guard.ErrSettings
-	// ErrSameServer: another node of this Locker is the same server.
+	// ErrSameServer means that another node of this Locker is the same server.
 	ErrSameServer = guard.ErrSameServer
 )
 
-// Faults of a node, which a NodeError wraps.
+// Faults of a node, wrapped in a NodeError.
 var (
-	// ErrWrongType: the key holds something other than a lock.
+	// ErrWrongType means that the key holds something other than a lock.
 	ErrWrongType = protocol.ErrWrongType
-	// ErrCounter: the name's highest fencing token on the node is no number, because its key was
-	// written to. The node grants no lock of the name with a token. docs/SAFETY.md says when to delete
-	// the key.
+	// ErrCounter means that the node has an invalid highest fencing token for the name, because
+	// another program has written to its key. The node grants no lock of the name with a token.
+	// docs/SAFETY.md describes when to delete the key.
 	ErrCounter = protocol.ErrCounter
 )
 
 // NoTTL is the remaining time of a key that never expires.
 const NoTTL = protocol.NoTTL
 
-// A QuorumError says how a vote ended. errors.Is matches one of the errors above, or the context's.
-// errors.As finds each node's *NodeError.
+// A QuorumError describes the failure of a request to the nodes. errors.Is matches one of the
+// errors above, or the context's error. errors.As finds the *NodeError of each node.
 type QuorumError struct {
 	Op     string // "acquire", "raise" (of a fencing token), "extend", "release", "inspect" or "mark"
-	Name   string // the lock's name
-	Votes  int    // nodes that granted
-	Nodes  int    // nodes that there are
-	Quorum int    // votes needed
+	Name   string // name of the lock
+	Votes  int    // number of nodes that granted
+	Nodes  int    // number of all nodes
+	Quorum int    // number of votes needed
 
-	// Remaining estimates when a quorum of nodes will be free and out of quarantine, unless the holder
-	// renews or releases. NoTTL means never, because a key without TTL is in the way; zero, not known.
+	// Remaining estimates the time until a quorum of nodes is free and out of quarantine, unless
+	// the holder renews or releases the lock. NoTTL means never, because a key without TTL blocks
+	// the lock. Zero means unknown.
 	Remaining time.Duration
 
-	// Outage is how long no quorum had answered when an Acquire that waited through an outage gave up
-	// (see Patience). Zero for a single try.
+	// Outage is the time without an answer from a quorum after which an Acquire gave up (see
+	// Patience). It is zero for a single try.
 	Outage time.Duration
 
-	// Holder is who holds the lock, if it has a label (option Owner) and the nodes that refused told it.
-	// Err is then ErrHeld, or a context's error after a try that was refused.
+	// Waited is the time of option Wait if that ended the wait, and otherwise zero.
+	Waited time.Duration
+
+	// Holder is the holder of the lock, if it has a label (option Owner) and the refusing nodes
+	// reported it. Err is then ErrHeld, or a context's error after a refused try.
 	Holder Holder
-	// InTheWay are the names of an AcquireAll that others are known to hold, sorted. Nil for one name.
+	// InTheWay lists the names of an AcquireAll that others are known to hold, sorted. It is nil
+	// for a single name.
 	InTheWay []string
-	// Permits is k of a lock with Permits(k) above one, if too few permits were free.
+	// Permits is the k of a lock with Permits(k) above one, if the nodes reported that too few
+	// permits were free. Zero means that they were not asked, or that other callers were faster.
 	Permits int
-	// Beside is what else keeps a caller from permits: permits of this other number, or with 1 a lock
-	// without permits. Zero: neither.
+	// If permits with another k block the requested ones, Beside is that k. If a lock without
+	// permits blocks them, Beside is 1. Otherwise it is zero.
 	Beside int
 
 	Err    error             // matches ErrHeld, ErrNoQuorum, ErrMap, ErrLost or ErrMarked, or is the context's error
-	Causes *multierror.Error // a *NodeError for each node that refused, failed or was too late; nil if none
+	Causes *multierror.Error // a *NodeError for each node that refused, failed or was too late; nil without any
 
-	weight      int   // of a lock of more than one permit
+	weight      int   // weight of a lock with more than one permit
 	before      error // see Kind
 	isUnasked   bool  // no node was asked
 	isPermanent bool  // see Permanent
@@ -103,8 +112,8 @@ type QuorumError struct {
 	isTaken     bool  // a majority lost the claim of a holder before its deadline
 }
 
-// Kind returns what kept the caller from the lock: ErrHeld, ErrNoQuorum or ErrMap, even if Err is the
-// error of a context that ended while it waited. Otherwise it is Err.
+// Kind returns the obstacle between the caller and the lock: ErrHeld, ErrNoQuorum or ErrMap, even
+// if Err is the error of a context that ended the wait. Otherwise it returns Err.
 func (e *QuorumError) Kind() error {
 	if e.before != nil {
 		return e.before
@@ -112,9 +121,9 @@ func (e *QuorumError) Kind() error {
 	return e.Err
 }
 
-// Permanent reports whether waiting cannot help: so many nodes will go on failing the request that
-// the others are no quorum. Examples are a key of another type, missing rights, and clients with
-// other settings.
+// Permanent reports whether waiting cannot help: too many nodes will continue to fail the request,
+// and the others are not a quorum. Examples are a key of another type, missing rights, and clients
+// with other settings.
 func (e *QuorumError) Permanent() bool {
 	return e.isPermanent
 }
@@ -127,13 +136,13 @@ func (e *QuorumError) Error() string {
 	if details := e.details(); len(details) > 0 {
 		text += " (" + strings.Join(details, "; ") + ")"
 	}
-	if said := e.said(); said != "" {
-		text += ": " + said
+	if detail := e.detail(); detail != "" {
+		text += ": " + detail
 	}
 	return text
 }
 
-// details are what is known beside the kind.
+// details returns further known facts about the failure.
 func (e *QuorumError) details() (known []string) {
 	add := func(format string, args ...any) { known = append(known, fmt.Sprintf(format, args...)) }
 	if !e.isUnasked {
@@ -141,6 +150,9 @@ func (e *QuorumError) details() (known []string) {
 	}
 	if outage := rounded(e.Outage); outage > 0 {
 		add("no quorum has answered for %v", outage)
+	}
+	if e.Waited > 0 {
+		add("waited %v", e.Waited)
 	}
 	if e.isHere {
 		add("held by another caller of this process")
@@ -160,17 +172,17 @@ func (e *QuorumError) details() (known []string) {
 	}
 	switch {
 	case e.Remaining == NoTTL:
-		add("a key without TTL is in the way")
+		add("a key without TTL blocks it")
 	case e.Remaining > 0 && errors.Is(e.Kind(), ErrHeld):
 		add("free in %v unless renewed", rounded(e.Remaining))
 	case e.Remaining > 0:
-		add("a quorum has a vote in %v", rounded(e.Remaining))
+		add("a quorum can vote in %v", rounded(e.Remaining))
 	}
 	return known
 }
 
-// taken is the text of a lock that was taken from its holder. It counts the nodes that have said
-// so; the others may not have been waited for.
+// taken returns the text for a lock that was taken from its holder. It counts only nodes that have
+// answered.
 func (e *QuorumError) taken() string {
 	gone, by := 0, "released by another"
 	for _, cause := range e.Causes.WrappedErrors() {
@@ -184,19 +196,19 @@ func (e *QuorumError) taken() string {
 	return fmt.Sprintf("redlock: %q: %v: %d of %d servers no longer have it (%s)", e.Name, e.Err, gone, e.Nodes, by)
 }
 
-// said tells what the nodes said.
-func (e *QuorumError) said() string {
+// detail returns the answers of the nodes.
+func (e *QuorumError) detail() string {
 	var nodes, says []string
 	for _, cause := range e.Causes.WrappedErrors() {
 		node := &NodeError{Err: cause}
 		errors.As(cause, &node)
-		nodes, says = append(nodes, node.Node), append(says, node.said())
+		nodes, says = append(nodes, node.Node), append(says, node.detail())
 	}
-	return alike.Together(nodes, says)
+	return protocol.Together(nodes, says)
 }
 
-// counts says how many nodes did what. A vote ends when it is decided, so some nodes may not have
-// been heard of.
+// counts returns the number of nodes for each outcome. An attempt ends when it is decided, so some
+// nodes may not have answered.
 func (e *QuorumError) counts() string {
 	refused, excluded, failed := 0, 0, 0
 	for _, cause := range e.Causes.WrappedErrors() {
@@ -222,7 +234,7 @@ func (e *QuorumError) counts() string {
 	return text
 }
 
-// rounded returns a hint as people want to read it.
+// rounded rounds a duration for people.
 func rounded(d time.Duration) time.Duration {
 	if d < 10*time.Second {
 		return d.Round(time.Millisecond)
@@ -230,7 +242,7 @@ func rounded(d time.Duration) time.Duration {
 	return d.Round(100 * time.Millisecond)
 }
 
-// Unwrap gives errors.Is and errors.As both the kind of the failure and the nodes' answers.
+// Unwrap returns the kind of the failure and the nodes' answers, for errors.Is and errors.As.
 func (e *QuorumError) Unwrap() []error {
 	if e.Causes == nil {
 		return []error{e.Err}
@@ -238,9 +250,9 @@ func (e *QuorumError) Unwrap() []error {
 	return []error{e.Err, e.Causes}
 }
 
-// A loss is the cause of a lock whose time was over. It matches ErrLost, and errors.As finds the
-// *QuorumError of the last extension that failed, if any. It is composed when it is first read,
-// because many locks can be lost at once, and the goroutine that ends them has no time for it.
+// A loss is the cause of a lock whose deadline passed. It matches ErrLost, and errors.As finds the
+// *QuorumError of the last failed extension, if any. The error is composed when it is first read,
+// because the goroutine that ends many lost locks at once has no time for that.
 type loss struct {
 	once    sync.Once
 	compose func() error // nil once err is composed
@@ -255,29 +267,29 @@ func (e *loss) Unwrap() error {
 	return e.err
 }
 
-// errNotExtended: no extension came before the lock's deadline.
+// errNotExtended means that no extension succeeded before the lock's deadline.
 var errNotExtended = fmt.Errorf("%w: not extended before its deadline", ErrLost)
 
-// A NodeError is what one node answered, or that it did not answer.
+// A NodeError is the answer of one node, or the absence of an answer.
 type NodeError struct {
-	Node  string        // as Node.String has it
-	Err   error         // what was wrong
-	After time.Duration // from the start of the request to the answer
+	Node  string        // from Node.String
+	Err   error         // fault of the node, or its refusal
+	After time.Duration // time from the request to the answer
 }
 
-func (e *NodeError) Error() string { return e.Node + ": " + e.said() }
+func (e *NodeError) Error() string { return e.Node + ": " + e.detail() }
 
-// said is Error without the node. Only if the node has not answered it has the time, which explains
-// nothing else.
-func (e *NodeError) said() string {
+// detail returns the error without the node. It contains the time only if the node has not answered,
+// because otherwise the time explains nothing.
+func (e *NodeError) detail() string {
 	if e.Err == errNoAnswer {
 		return fmt.Sprintf("after %v: %v", rounded(e.After), e.Err)
 	}
 	return e.Err.Error()
 }
 
-// Unwrap returns Err, but hides a context's error: a node's own deadline must never look as if the
-// caller's context had ended.
+// Unwrap returns Err, but hides a context's error, because a node's own timeout must never look as
+// if the caller's context had ended.
 func (e *NodeError) Unwrap() error {
 	if errors.Is(e.Err, context.DeadlineExceeded) || errors.Is(e.Err, context.Canceled) {
 		return nil
@@ -285,58 +297,58 @@ func (e *NodeError) Unwrap() error {
 	return e.Err
 }
 
-// Refused reports whether the node answered no, because it holds another's value or none. That is
-// no fault of the node.
+// Refused reports whether the node refused, because it holds another client's value or no value.
+// The node is not at fault.
 func (e *NodeError) Refused() bool {
 	var no refusal
 	return errors.As(e.Err, &no)
 }
 
-// nilContext is the error of a call with a nil context.
+// nilContext returns the error of a call with a nil context.
 func nilContext(op protocol.Op, name string) error {
-	return fmt.Errorf("redlock: %s %q: the context is nil; context.Background() is the one that never ends", op, name)
+	return fmt.Errorf("redlock: %s %q: the context is nil: pass context.Background() if it never ends", op, name)
 }
 
-// errStale: a quorum granted, but too late to be of use. No client is in the way, so trying again
-// makes sense at once.
-var errStale = fmt.Errorf("%w in time: the votes came too late", ErrNoQuorum)
+// errStale means that a quorum granted, but too late. No other client blocks the lock, so an
+// immediate retry can succeed.
+var errStale = fmt.Errorf("%w in time: the votes arrived too late", ErrNoQuorum)
 
-// errForgetful: too many nodes may have forgotten locks, or must be asked again.
-var errForgetful = fmt.Errorf("%w yet: servers that are new or were restarted have no vote until all locks that they may have forgotten are over "+
-	"(redlock reset gives it to new servers at once, while no client runs; tests use package redlocktest)", ErrNoQuorum)
+// errForgetful means that too many nodes may have forgotten locks, or need another request.
+var errForgetful = fmt.Errorf("%w yet: new or restarted servers have no vote until all locks that they may have forgotten have expired "+
+	"(redlock reset gives new servers their vote at once, while no client runs; tests use package redlocktest)", ErrNoQuorum)
 
-// errBehind: the clocks of too many nodes have gone ahead of this client's.
-var errBehind = fmt.Errorf("%w: this machine's clock runs slower than those of most servers, or stood still, and cannot measure for how long a lock is held "+
+// errBehind means that the clocks of too many nodes are ahead of this client's clock.
+var errBehind = fmt.Errorf("%w: this machine's clock runs slower than the clocks of most servers, or stood still, and cannot measure the time of a lock "+
 	"(redlock doctor compares the clocks)", ErrNoQuorum)
 
-// errNoToken: a quorum granted the lock, but not one fencing token.
+// errNoToken means that a quorum granted the lock, but no quorum accepted one fencing token.
 var errNoToken = fmt.Errorf("%w for a fencing token", ErrNoQuorum)
 
 // errHighMark is the cause for a node that refused to raise a mark.
-var errHighMark = errors.New("has a mark as high, or one that is no number")
+var errHighMark = errors.New("has a mark as high, or an invalid one")
 
-// errLowToken is the cause for a node that holds the lock, but does not accept its token.
+// errLowToken is the cause for a node that holds the lock but does not accept its token.
 var errLowToken = errors.New("has accepted a higher fencing token, or its clock is far from this one")
 
 // errNoAnswer is the cause for a node that has not replied yet.
 var errNoAnswer = errors.New("no answer")
 
-// A refusal is the cause for a node that answered no. It does not match ErrHeld: one node's refusal
-// in an outage is not contention.
+// A refusal is the cause for a node that refused. It does not match ErrHeld, because the refusal of
+// one node in an outage is not contention.
 type refusal struct{ reply protocol.Reply }
 
 func (r refusal) Error() string {
 	switch {
 	case r.reply.TTL == NoTTL:
-		return "holds another's value without TTL"
+		return "holds another value without TTL"
 	case r.reply.TTL > 0:
-		return fmt.Sprintf("holds another's value for %v", rounded(r.reply.TTL))
+		return fmt.Sprintf("holds another value for %v", rounded(r.reply.TTL))
 	default:
 		return "refused"
 	}
 }
 
-// kinds are the errors of package core's failures.
+// kinds maps the failures of package core to errors.
 var kinds = map[core.Kind]error{
 	core.ByOther:      ErrHeld,
 	core.ByUs:         ErrHeld,
@@ -349,28 +361,28 @@ var kinds = map[core.Kind]error{
 	core.NoToken:      errNoToken,
 }
 
-// nodes are the servers of a place. Its errors name them.
+// nodes are the servers of a place. The errors of nodes contain their names.
 type nodes []protocol.Node
 
-// quorumError makes the error of a request that was sent to no node.
+// quorumError returns the error of a request that was sent to no node.
 func (ns nodes) quorumError(op protocol.Op, name string, kind error) *QuorumError {
 	n := len(ns)
 	return &QuorumError{Op: op.String(), Name: name, Err: kind, Nodes: n, Quorum: n/2 + 1, isUnasked: true}
 }
 
-// An about is what a QuorumError is about, beside the failure.
+// An about describes the subject of a QuorumError.
 type about struct {
 	op      protocol.Op
 	name    string
-	of      string   // the name of a set that has failed; empty: the lock has one name
-	held    []string // the names of the set that others hold
-	permits int      // how many holders the lock can have, if all of these are wanted; zero or one: it is about one of them
+	of      string   // name of a failed set; empty for a lock with one name
+	held    []string // names of the set that other callers hold
+	permits int      // number of permits, if all of them block the caller; zero or one for a single lock
 	weight  int
-	kind    error // nil: as the failure has it
-	isTaken bool  // as QuorumError.isTaken
+	kind    error // nil to use the failure's kind
+	isTaken bool  // value of QuorumError.isTaken
 }
 
-// errorOf makes the error of a failure. ended is the context's error, if that ended the waiting.
+// errorOf returns the error of a failure. ended is the context's error if that ended the wait.
 func (ns nodes) errorOf(a about, f *core.Failure, ended error) *QuorumError {
 	e := ns.quorumError(a.op, a.name, cmp.Or(a.kind, kinds[f.Kind]))
 	if f.Kind == core.NoQuorum && a.kind == nil && ns.lackOthersVotes(f) {
@@ -378,7 +390,7 @@ func (ns nodes) errorOf(a about, f *core.Failure, ended error) *QuorumError {
 	}
 	e.Votes, e.Remaining, e.Outage, e.Beside = f.Votes, f.Remaining, f.Outage, f.Beside
 	e.isHere, e.isUnasked, e.isPermanent, e.isTaken = f.Kind == core.ByUs, f.Nodes == 0, f.IsPermanent(), a.isTaken
-	if a.permits > 1 && f.Beside == 0 && e.Err == ErrHeld {
+	if a.permits > 1 && f.Full && f.Beside == 0 && e.Err == ErrHeld {
 		if e.Permits = a.permits; a.weight > 1 {
 			e.weight = a.weight
 		}
@@ -406,8 +418,8 @@ func (ns nodes) errorOf(a about, f *core.Failure, ended error) *QuorumError {
 	return e
 }
 
-// lackOthersVotes reports whether there is no quorum because nodes belong to clients with other
-// settings: the failures of the rest leave one.
+// lackOthersVotes reports whether a quorum is missing because nodes belong to clients with other
+// settings: without their failures there would be one.
 func (ns nodes) lackOthersVotes(f *core.Failure) bool {
 	t, others := quorum.Tally{Nodes: len(ns), Faults: f.Silent.Size()}, 0
 	for _, a := range f.Answers {
@@ -420,8 +432,8 @@ func (ns nodes) lackOthersVotes(f *core.Failure) bool {
 	return others > 0 && !t.Outage()
 }
 
-// unmet returns why a quorum has not done what a poll asked, or nil if it has. gone is the kind of the
-// error if a majority has refused.
+// unmet returns the reason no quorum granted a poll, or nil if one did. gone is the kind of the
+// error if a majority refused.
 func (ns nodes) unmet(ctx context.Context, name string, poll *engine.Poll, gone error) error {
 	f := poll.Failure()
 	if f == nil {
@@ -434,7 +446,7 @@ func (ns nodes) unmet(ctx context.Context, name string, poll *engine.Poll, gone 
 	return ns.errorOf(a, f, nil)
 }
 
-// cause returns what a node said instead of granting, or that it said nothing.
+// cause returns a node's answer other than a grant, or the absence of an answer.
 func (ns nodes) cause(op protocol.Op, a core.Answer) *NodeError {
 	e := &NodeError{Node: ns[a.Node].String(), Err: a.Err, After: a.After}
 	switch {

@@ -18,9 +18,9 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// TestANodesOwnDeadlineIsNotTheCallers: an error of a node that wraps a
-// context's must not look as if the caller's context had ended.
-func TestANodesOwnDeadlineIsNotTheCallers(t *testing.T) {
+// TestNodeTimeoutIsNotAContextError: a node's error that wraps a context error must not look as if
+// the caller's context had ended.
+func TestNodeTimeoutIsNotAContextError(t *testing.T) {
 	t.Parallel()
 	for _, cause := range []error{context.DeadlineExceeded, context.Canceled} {
 		synctest.Test(t, func(t *testing.T) {
@@ -34,8 +34,9 @@ func TestANodesOwnDeadlineIsNotTheCallers(t *testing.T) {
 	}
 }
 
-// TestAQuorumErrorTells who was asked, what each answered, and what it comes to, to people and to errors.As.
-func TestAQuorumErrorTells(t *testing.T) {
+// TestQuorumErrorHasAllAnswers: the error has the requested nodes, the answer of each, and the
+// result, as text and for errors.As.
+func TestQuorumErrorHasAllAnswers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("connection refused")
@@ -84,13 +85,13 @@ func TestAQuorumErrorTells(t *testing.T) {
 
 		assert.EqualError(t, err, `redlock: acquire "x": held by another (1 of 5 granted, 2 refused, 1 failed, 1 not heard of; 3 needed; free in 7s unless renewed): `+
 			`puppet2: connection refused; `+
-			`puppet4: holds another's value for 7s; `+
-			`puppet5: holds another's value without TTL`)
+			`puppet4: holds another value for 7s; `+
+			`puppet5: holds another value without TTL`)
 	})
 }
 
-// TestAQuorumErrorNamesTheSilent nodes once their time is up, and says after how long.
-func TestAQuorumErrorNamesTheSilent(t *testing.T) {
+// TestQuorumErrorNamesSilentNodes: after the timeout the error names them, with the elapsed time.
+func TestQuorumErrorNamesSilentNodes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		_, l := puppets(t, 3, func(int, protocol.Op, int) answer { return answer{silent: true} }, redlock.NodeTimeout(70*time.Millisecond))
@@ -100,9 +101,9 @@ func TestAQuorumErrorNamesTheSilent(t *testing.T) {
 	})
 }
 
-// TestTheTextOfAQuorumError rounds what is a hint, tells the excluded from the failed, and names nodes together that say
-// the same.
-func TestTheTextOfAQuorumError(t *testing.T) {
+// TestTextOfAQuorumError: the text rounds hints, separates refusing nodes from failed nodes, and
+// groups nodes with the same answer.
+func TestTextOfAQuorumError(t *testing.T) {
 	t.Parallel()
 	isNew := func(left time.Duration) error { return &protocol.QuarantineError{Reason: "it is new", Left: left} }
 	eof := errors.New("EOF")
@@ -126,8 +127,9 @@ func TestTheTextOfAQuorumError(t *testing.T) {
 	}
 }
 
-// TestAnErrorCountsOnlyAnswers of nodes that were asked, and tells of no outage that has not lasted.
-func TestAnErrorCountsOnlyAnswers(t *testing.T) {
+// TestErrorCountsOnlyAnswers: it counts only requested nodes, and does not report an outage that
+// has just begun.
+func TestErrorCountsOnlyAnswers(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w, redlock.TTL(ttl))
 		k := take(t, l, "x", redlock.Renew(false))
@@ -146,13 +148,13 @@ func TestAnErrorCountsOnlyAnswers(t *testing.T) {
 	assert.EqualError(t, short, `redlock: acquire "x": no quorum (0 of 3 granted, 3 not heard of; 2 needed)`)
 }
 
-// kinds are all that a failure can be. No error may be two of them.
+// kinds lists all kinds of failures. No error may match two of them.
 var kinds = []error{
 	redlock.ErrHeld, redlock.ErrNoQuorum, redlock.ErrLost, redlock.ErrReleased, redlock.ErrMarked, redlock.ErrMap, redlock.ErrClosed,
 	context.Canceled, context.DeadlineExceeded,
 }
 
-// isOnly checks that err is of one kind, and of no other.
+// isOnly checks that err is of this kind, and of no other.
 func isOnly(t *testing.T, err, kind error) {
 	t.Helper()
 	require.Error(t, err)
@@ -162,7 +164,7 @@ func isOnly(t *testing.T, err, kind error) {
 	assert.Regexp(t, "^redlock: ", err.Error())
 }
 
-// A situation is a process and its servers, in which something fails.
+// A situation is a process and its servers, in which a call fails.
 type situation struct {
 	*testing.T
 	w *sim.World
@@ -186,7 +188,7 @@ func (s *situation) has() *redlock.Lock { return take(s.T, s.l, "x") }
 
 func (s *situation) release(k *redlock.Lock) bool { return assert.NoError(s, k.Release(s.Context())) }
 
-// late returns a lock whose time is over.
+// late returns a lock after its deadline.
 func (s *situation) late() *redlock.Lock {
 	k := take(s.T, s.l, "x", redlock.Renew(false))
 	time.Sleep(ttl)
@@ -200,12 +202,12 @@ func (s *situation) wait(ctx context.Context, opts ...redlock.Option) error {
 	return err
 }
 
-// queues has a caller wait before those that come.
+// queues starts a caller that waits before all later ones.
 func (s *situation) queues() { go s.wait(s.ends(2 * time.Second)); synctest.Wait() }
 
 func (s *situation) inspect(ctx context.Context) error { _, err := s.l.Inspect(ctx, "x"); return err }
 
-// within returns a context that ends by its deadline, and ends one that is cancelled.
+// within returns two contexts, one with a deadline and one that is cancelled.
 func (s *situation) within(d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(s.Context(), d)
 	s.Cleanup(cancel)
@@ -218,15 +220,15 @@ func (s *situation) ends(d time.Duration) context.Context {
 	return ctx
 }
 
-// closes closes the Locker so much later.
+// closes closes the Locker after d.
 func (s *situation) closes(d time.Duration) {
 	closed := make(chan struct{})
 	time.AfterFunc(d, func() { defer close(closed); s.l.Close() })
 	s.Cleanup(func() { <-closed })
 }
 
-// TestAnErrorIsOfOneKind, in every situation.
-func TestAnErrorIsOfOneKind(t *testing.T) {
+// TestEveryErrorHasOneKind tests all situations.
+func TestEveryErrorHasOneKind(t *testing.T) {
 	const soon = 20 * time.Millisecond // less than the node timeout
 	for name, row := range map[string]struct {
 		kind error
@@ -303,9 +305,9 @@ func TestAnErrorIsOfOneKind(t *testing.T) {
 	}
 }
 
-// TestAnErrorKeepsItsKindWhenTheContextEnds: what the caller waited for is known to it, although the
-// error is the context's.
-func TestAnErrorKeepsItsKindWhenTheContextEnds(t *testing.T) {
+// TestErrorKeepsItsKindWhenTheContextEnds: the caller can still see the obstacle, although the
+// error is the context's error.
+func TestErrorKeepsItsKindWhenTheContextEnds(t *testing.T) {
 	for name, test := range map[string]struct {
 		before func(t *testing.T, w *sim.World, l *redlock.Locker)
 		kind   error
@@ -336,14 +338,14 @@ func TestAnErrorKeepsItsKindWhenTheContextEnds(t *testing.T) {
 	assert.Equal(t, redlock.ErrHeld, (&redlock.QuorumError{Err: redlock.ErrHeld}).Kind())
 }
 
-// TestNoKindIsToldThatNobodyHasSeen: the context of a caller ends before any node has answered.
-func TestNoKindIsToldThatNobodyHasSeen(t *testing.T) {
+// TestErrorHasNoKindBeforeAnyAnswer: the caller's context ends before any node has answered.
+func TestErrorHasNoKindBeforeAnyAnswer(t *testing.T) {
 	for name, opts := range map[string][]redlock.Option{"": nil, "fair": {redlock.Fair()}} {
 		simulateCase(t, name, 5, func(t *testing.T, w *sim.World) {
 			l, _ := open(t, w, longest)
 			onAll(w, (*sim.Server).Hang)
 			errs := make(chan error, 3)
-			for range cap(errs) { // the others wait behind the first
+			for range cap(errs) { // the other callers wait in line after the first
 				go func() {
 					ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 					defer cancel()
@@ -360,8 +362,8 @@ func TestNoKindIsToldThatNobodyHasSeen(t *testing.T) {
 	}
 }
 
-// TestNoPatienceForWhatStaysWrong: a key of another type is told at once.
-func TestNoPatienceForWhatStaysWrong(t *testing.T) {
+// TestPermanentFaultIsReportedAtOnce: the fault is a key of another type.
+func TestPermanentFaultIsReportedAtOnce(t *testing.T) {
 	for wrong := range 6 {
 		simulateCase(t, fmt.Sprint(wrong), 5, func(t *testing.T, w *sim.World) {
 			l, _ := open(t, w, longest)
@@ -389,5 +391,23 @@ func TestNoPatienceForWhatStaysWrong(t *testing.T) {
 				assert.Less(t, time.Since(start), 100*time.Millisecond)
 			}
 		})
+	}
+}
+
+// TestOptionErrorNamesTheOption: a program can report which of its own settings is wrong.
+func TestOptionErrorNamesTheOption(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string][]redlock.LockerOption{
+		"TTL":         {redlock.TTL(-1)},
+		"NodeTimeout": {redlock.TTL(time.Second), redlock.NodeTimeout(time.Second)},
+		"Owner":       {redlock.Owner("\x00")},
+		"Shared":      {redlock.Shared(), redlock.Fenced()},
+	} {
+		_, err := redlock.New(sim.New(1, 3).NewClient(1).Nodes(), opts...)
+		var refused *redlock.OptionError
+		require.ErrorAs(t, err, &refused)
+		assert.Equal(t, name, refused.Option)
+		assert.NotEmpty(t, refused.Reason)
+		assert.ErrorContains(t, err, "redlock: option "+name)
 	}
 }

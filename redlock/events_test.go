@@ -19,7 +19,7 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// A recorder notes events.
+// A recorder records events.
 type recorder struct {
 	mu     sync.Mutex
 	events []redlock.Event
@@ -31,7 +31,7 @@ func (r *recorder) Observe(e redlock.Event) {
 	r.events = append(r.events, e)
 }
 
-// take returns the events so far, of some kinds or of all, and forgets them.
+// take returns and discards the collected events of the given kinds, or of all kinds.
 func (r *recorder) take(kinds ...redlock.EventKind) (events []redlock.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -49,7 +49,7 @@ func (r *recorder) take(kinds ...redlock.EventKind) (events []redlock.Event) {
 	return events
 }
 
-// TestEventsOfALockInOrder, with durations, votes and validity.
+// TestEventsOfALockInOrder: the events have durations, votes and validity.
 func TestEventsOfALockInOrder(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		w.SetNet(sim.Net{Patience: time.Hour, Travel: slowNode(2, 4*leg)})
@@ -100,9 +100,9 @@ func TestEventsOfALockInOrder(t *testing.T) {
 	})
 }
 
-// TestAnExtensionTellsWhenTheLockEnds, also where it is of several names: these are extended each at its own
-// time, and the first that ends ends all.
-func TestAnExtensionTellsWhenTheLockEnds(t *testing.T) {
+// TestExtensionReportsTheEndOfTheLock: with several names, each name is extended at its own time,
+// and the first name that expires ends the lock.
+func TestExtensionReportsTheEndOfTheLock(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		seen := &recorder{}
 		l, _ := open(t, w, redlock.TTL(ttl), redlock.Observe(seen))
@@ -123,8 +123,9 @@ func TestAnExtensionTellsWhenTheLockEnds(t *testing.T) {
 	})
 }
 
-// TestAnExtensionTellsHowLongItTook, also where a MaxHold ends the lock before.
-func TestAnExtensionTellsHowLongItTook(t *testing.T) {
+// TestExtensionReportsItsDuration: a MaxHold that ends the lock earlier does not change the
+// duration.
+func TestExtensionReportsItsDuration(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		seen := &recorder{}
 		l, _ := open(t, w, redlock.TTL(ttl), redlock.Observe(seen))
@@ -143,7 +144,7 @@ func TestAnExtensionTellsHowLongItTook(t *testing.T) {
 	})
 }
 
-// TestEventsOfFailures carry the errors that the callers get.
+// TestEventsOfFailures: the events contain the errors that the callers get.
 func TestEventsOfFailures(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		seen := &recorder{}
@@ -198,9 +199,8 @@ func TestEventsOfFailures(t *testing.T) {
 	})
 }
 
-// TestAnObservedErrorDoesNotChange once the observer has it: it may be read in
-// another goroutine, and later.
-func TestAnObservedErrorDoesNotChange(t *testing.T) {
+// TestObservedErrorDoesNotChange: an observer may read the error later and in another goroutine.
+func TestObservedErrorDoesNotChange(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		seen := &recorder{}
 		l, _ := open(t, w, redlock.Observe(seen), longest)
@@ -214,7 +214,7 @@ func TestAnObservedErrorDoesNotChange(t *testing.T) {
 		isOnly(t, events[len(events)-1].Err, redlock.ErrHeld)
 		var quorum *redlock.QuorumError
 		require.ErrorAs(t, err, &quorum)
-		assert.ErrorContains(t, err, "node1, node2, node3: holds another's value", "the caller still learns who was in the way")
+		assert.ErrorContains(t, err, "node1, node2, node3: holds another value", "the caller still learns who was in the way")
 	})
 }
 
@@ -246,20 +246,20 @@ func (r *tracer) Start(ctx context.Context, _ string) context.Context {
 	return context.WithValue(ctx, r, r.started.Add(1))
 }
 
-// of returns the number of the acquisition that an event belongs to, zero if none.
+// of returns the number of the event's acquisition, or zero.
 func (r *tracer) of(e redlock.Event) int64 {
 	n, _ := e.Context.Value(r).(int64)
 	return n
 }
 
-// endings are the kinds of events that end an acquisition.
+// endings lists the kinds of events that end an acquisition.
 var endings = []redlock.EventKind{redlock.EventAcquired, redlock.EventNotAcquired}
 
 type callerKey struct{}
 
-// TestEventsTellTheirAcquisition, among many of one name at the same time, with
-// retries, handovers and releases of what was taken in vain.
-func TestEventsTellTheirAcquisition(t *testing.T) {
+// TestEventsBelongToTheirAcquisition: many acquisitions of one name run concurrently, with retries,
+// handovers and releases of lost attempts.
+func TestEventsBelongToTheirAcquisition(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		seen := &tracer{}
 		l, _ := open(t, w, redlock.TTL(ttl), redlock.Observe(seen))
@@ -288,7 +288,7 @@ func TestEventsTellTheirAcquisition(t *testing.T) {
 		all.Wait()
 		time.Sleep(rtt)
 		assert.EqualValues(t, 24, seen.started.Load())
-		callers := map[int64]any{} // of each acquisition
+		callers := map[int64]any{} // callers by acquisition
 		ended := map[int64]int{}
 		votes, undone := 0, 0
 		for _, e := range seen.take() {
@@ -323,7 +323,7 @@ func TestEventsTellTheirAcquisition(t *testing.T) {
 	})
 }
 
-// TestEachStartHasOneEnd, however the acquisition ends.
+// TestEachStartHasOneEnd: each acquisition reports one end, however it ends.
 func TestEachStartHasOneEnd(t *testing.T) {
 	try := func(ctx context.Context, l *redlock.Locker) error {
 		_, err := l.TryAcquire(ctx, "x")
@@ -344,7 +344,7 @@ func TestEachStartHasOneEnd(t *testing.T) {
 	for name, c := range map[string]struct {
 		world   func(*sim.World, *redlock.Locker)
 		call    func(context.Context, *redlock.Locker) error
-		ended   bool // the caller's context
+		ended   bool // the caller's context has ended
 		matches error
 	}{
 		"acquired at once":        {fine, try, false, nil},
@@ -383,8 +383,8 @@ func TestEachStartHasOneEnd(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeALockIsNotStarted: a mistake of the program is no acquisition.
-func TestWhatCannotBeALockIsNotStarted(t *testing.T) {
+// TestInvalidCallIsNotStarted: a mistake of the program is not an acquisition.
+func TestInvalidCallIsNotStarted(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		seen := &tracer{}
 		l, _ := open(t, w, redlock.Observe(seen))
@@ -395,9 +395,9 @@ func TestWhatCannotBeALockIsNotStarted(t *testing.T) {
 	})
 }
 
-// TestALockKnowsNothingOfItsTracer: what is done under the lock is no part of the
-// acquisition, but of what the caller does.
-func TestALockKnowsNothingOfItsTracer(t *testing.T) {
+// TestLockHasTheContextOfTheCaller: a trace of the work under the lock belongs to the caller and
+// not to the acquisition.
+func TestLockHasTheContextOfTheCaller(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		seen := &tracer{}
 		l, _ := open(t, w, redlock.TTL(ttl), redlock.Observe(seen))
@@ -426,8 +426,9 @@ func TestALockKnowsNothingOfItsTracer(t *testing.T) {
 	})
 }
 
-// TestAllObserversAreTold, and each tracer's context is made from the one before.
-func TestAllObserversAreTold(t *testing.T) {
+// TestAllObserversGetTheEvents: each tracer's context is derived from the previous tracer's
+// context.
+func TestAllObserversGetTheEvents(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		first, plain, second := &tracer{}, &recorder{}, &tracer{}
 		l, _ := open(t, w, redlock.Observe(first), redlock.Observe(plain), redlock.Observe(second))
@@ -444,11 +445,11 @@ func TestAllObserversAreTold(t *testing.T) {
 	})
 }
 
-// A stuck observer does not return until it is let go.
+// A stuck is an observer that does not return until it is freed.
 type stuck struct {
 	recorder
 	gate chan struct{}
-	in   atomic.Int64 // calls under way
+	in   atomic.Int64 // calls in progress
 	most atomic.Int64
 }
 
@@ -461,9 +462,9 @@ func (s *stuck) Observe(e redlock.Event) {
 	s.in.Add(-1)
 }
 
-// TestAnObserverThatHangsKeepsNoLockAlive: contexts end at their deadlines, renewals
-// go on, other observers are told, and callers wait for one node timeout, once.
-func TestAnObserverThatHangsKeepsNoLockAlive(t *testing.T) {
+// TestHangingObserverKeepsNoLockAlive: contexts end at their deadlines, renewals continue, other
+// observers get their events, and each caller waits for one node timeout, once.
+func TestHangingObserverKeepsNoLockAlive(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		hangs, other := newStuck(), &recorder{}
 		l, _ := open(t, w, redlock.TTL(ttl), redlock.Observe(hangs), redlock.Observe(other))
@@ -494,11 +495,11 @@ func TestAnObserverThatHangsKeepsNoLockAlive(t *testing.T) {
 			assert.False(t, told[i].Time.Before(told[i-1].Time), "in order")
 		}
 		assert.Equal(t, rtt, took(func() { take(t, l, "z") }))
-		assert.NotEmpty(t, hangs.take(redlock.EventAcquired), "it is waited for again, now that it has caught up")
+		assert.NotEmpty(t, hangs.take(redlock.EventAcquired), "calls wait for the observer again, now that it has caught up")
 	})
 }
 
-// TestCloseDoesNotHangOnAnObserver, and what it was not told of is given up.
+// TestCloseDoesNotHangOnAnObserver: Close discards the observer's pending events.
 func TestCloseDoesNotHangOnAnObserver(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		hangs := newStuck()
@@ -511,8 +512,9 @@ func TestCloseDoesNotHangOnAnObserver(t *testing.T) {
 	})
 }
 
-// TestCloseTellsObserversOfTheEndsOfLocks, however slow they are within the node timeout.
-func TestCloseTellsObserversOfTheEndsOfLocks(t *testing.T) {
+// TestCloseReportsTheEndsOfLocksToObservers: even slow observers get the ends within the node
+// timeout.
+func TestCloseReportsTheEndsOfLocksToObservers(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		seen := &recorder{}
 		l, _ := open(t, w, redlock.TTL(ttl), redlock.Observe(slowly{seen, ttl / 10000}))
@@ -524,7 +526,7 @@ func TestCloseTellsObserversOfTheEndsOfLocks(t *testing.T) {
 	})
 }
 
-// A slowly observer takes a while for each event.
+// A slowly is an observer that takes a while for each event.
 type slowly struct {
 	redlock.Observer
 	pause time.Duration
@@ -535,7 +537,8 @@ func (s slowly) Observe(e redlock.Event) {
 	s.Observer.Observe(e)
 }
 
-// TestDroppedEventsAreCounted, votes before the ends of locks, and a log says so.
+// TestDroppedEventsAreCounted: votes are dropped before the ends of locks, and a log record reports
+// the number.
 func TestDroppedEventsAreCounted(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		const locks = 3000
@@ -568,7 +571,7 @@ func TestDroppedEventsAreCounted(t *testing.T) {
 	})
 }
 
-// A gated handler hangs at every record, or at the question for its level, until it is let go.
+// A gated is a log handler that hangs at every record, or in Enabled, until it is freed.
 type gated struct {
 	slog.Handler
 	gate chan struct{}

@@ -7,15 +7,15 @@ import (
 	"log"
 	"time"
 
-	"github.com/redquorum/redquorum/internal/example"
 	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/sim"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 )
 
 // Do holds the lock while the function runs, whose context ends if the lock is lost.
 func ExampleLocker_Do() {
-	locker, closeAll := example.Locker()
+	locker, closeAll := sim.ExampleLocker()
 	defer closeAll()
 	err := locker.Do(context.Background(), "invoice:42", func(ctx context.Context) error {
 		fmt.Println("the only one, anywhere")
@@ -27,10 +27,31 @@ func ExampleLocker_Do() {
 	// error: <nil>
 }
 
-// A job saves its work before its lock ends. This lock is not renewed; one that is comes near its end
-// only if too few servers answer.
+// A helper that may run under the lock uses it, because a lock is not re-entrant.
+func ExampleFromContext() {
+	locker, closeAll := sim.ExampleLocker()
+	defer closeAll()
+	save := func(ctx context.Context) error {
+		if lock := redlock.FromContext(ctx); lock != nil && lock.Name() == "invoice:42" {
+			fmt.Println("saved under the caller's lock")
+			return nil
+		}
+		return locker.Do(ctx, "invoice:42", func(context.Context) error {
+			fmt.Println("saved under a lock of its own")
+			return nil
+		}, redlock.Wait(10*time.Second))
+	}
+	fmt.Println(save(context.Background()), locker.Do(context.Background(), "invoice:42", save))
+	// Output:
+	// saved under a lock of its own
+	// saved under the caller's lock
+	// <nil> <nil>
+}
+
+// A job saves its work before its lock ends. This lock is not renewed; a renewed lock approaches
+// its end only if too few servers answer.
 func ExampleWarnBefore() {
-	locker, closeAll := example.Locker(redlock.TTL(time.Second), redlock.NodeTimeout(100*time.Millisecond), redlock.Renew(false))
+	locker, closeAll := sim.ExampleLocker(redlock.TTL(time.Second), redlock.NodeTimeout(100*time.Millisecond), redlock.Renew(false))
 	defer closeAll()
 	soon := make(chan string, 1)
 	warn := redlock.WarnBefore(500*time.Millisecond, func(lock *redlock.Lock) { soon <- lock.Name() })
@@ -49,10 +70,10 @@ func ExampleWarnBefore() {
 	// error: <nil>
 }
 
-// DoAll holds several names at once. Whoever transfers in the other direction gives them in the
-// other order, and neither waits for the other in a circle.
+// DoAll holds several names at once. A transfer in the opposite direction passes the names in the
+// other order, and the two cannot deadlock.
 func ExampleLocker_DoAll() {
-	locker, closeAll := example.Locker()
+	locker, closeAll := sim.ExampleLocker()
 	defer closeAll()
 	err := locker.DoAll(context.Background(), []string{"account:7", "account:3"}, func(ctx context.Context) error {
 		_, err := locker.TryAcquireAll(ctx, []string{"account:3", "account:5"})
@@ -66,14 +87,14 @@ func ExampleLocker_DoAll() {
 	// error: <nil>
 }
 
-// Names are spread over two groups of servers, each of which does its part of the work.
+// Names are distributed over two groups of servers, which share the work.
 func ExampleNewGroups() {
 	servers, err := fleet.Start(context.Background(), fleet.Embedded, fleet.Options{Nodes: 6})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer servers.Close()
-	nodes, err := pool.Open(servers.URLs()...) // of both groups, so that one that is away is waited for once
+	nodes, err := pool.Open(servers.URLs()...) // one pool, to wait for dead nodes only once
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -87,7 +108,7 @@ func ExampleNewGroups() {
 	defer locker.Close()
 	for _, name := range []string{"invoice:42", "invoice:43"} {
 		err := locker.Do(context.Background(), name, func(context.Context) error {
-			fmt.Println(name, "is locked in group", locker.GroupOf(name))
+			fmt.Println(name, "is locked")
 			return nil
 		})
 		if err != nil {
@@ -95,13 +116,14 @@ func ExampleNewGroups() {
 		}
 	}
 	// Output:
-	// invoice:42 is locked in group east
-	// invoice:43 is locked in group west
+	// invoice:42 is locked
+	// invoice:43 is locked
 }
 
-// TryAcquire does not wait. Contention (ErrHeld) and an outage (ErrNoQuorum) are told apart.
+// TryAcquire does not wait. Its error distinguishes contention (ErrHeld) from an outage
+// (ErrNoQuorum).
 func ExampleLocker_TryAcquire() {
-	locker, closeAll := example.Locker()
+	locker, closeAll := sim.ExampleLocker()
 	defer closeAll()
 	ctx := context.Background()
 	lock, err := locker.TryAcquire(ctx, "nightly")
@@ -116,9 +138,9 @@ func ExampleLocker_TryAcquire() {
 	// released: true valid: false
 }
 
-// Acquire waits for as long as its context lets it; the end of that context does not end the lock.
+// Acquire waits until its context ends. The end of that context does not end the lock.
 func ExampleLocker_Acquire() {
-	locker, closeAll := example.Locker(redlock.TTL(5 * time.Second))
+	locker, closeAll := sim.ExampleLocker(redlock.TTL(5 * time.Second))
 	defer closeAll()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	lock, err := locker.Acquire(ctx, "invoice:42", redlock.Fenced())
@@ -132,9 +154,9 @@ func ExampleLocker_Acquire() {
 	// valid: true token: true context ended: false
 }
 
-// Permits makes a semaphore of a name, and Weight takes several permits of it at once.
+// Permits turns a name into a semaphore, and Weight takes several of its permits at once.
 func ExamplePermits() {
-	locker, closeAll := example.Locker()
+	locker, closeAll := sim.ExampleLocker()
 	defer closeAll()
 	ctx := context.Background()
 	job, err := locker.Acquire(ctx, "gpu", redlock.Permits(10), redlock.Weight(4)) // 4 of its 10 GB
@@ -148,9 +170,9 @@ func ExamplePermits() {
 	// permits: 4 seven more: false
 }
 
-// Shared takes the lock of a reader, which others can have at the same time, but no writer.
+// Shared acquires the lock as a reader, together with other readers but not with a writer.
 func ExampleShared() {
-	locker, closeAll := example.Locker()
+	locker, closeAll := sim.ExampleLocker()
 	defer closeAll()
 	ctx := context.Background()
 	reader, err := locker.Acquire(ctx, "prices", redlock.Shared())
@@ -159,15 +181,15 @@ func ExampleShared() {
 	}
 	defer reader.Release(ctx)
 	_, err = locker.TryAcquire(ctx, "prices")
-	fmt.Println("a writer beside it:", !errors.Is(err, redlock.ErrHeld))
+	fmt.Println("a writer at the same time:", !errors.Is(err, redlock.ErrHeld))
 	// Output:
-	// a writer beside it: false
+	// a writer at the same time: false
 }
 
-// Bind makes a context that ends with the caller's and with the lock, for work that must stop when the
-// lock is lost.
+// Bind returns a context that ends with the caller's context and with the lock, for work that must
+// stop when the lock is lost.
 func ExampleLock_Bind() {
-	locker, closeAll := example.Locker()
+	locker, closeAll := sim.ExampleLocker()
 	defer closeAll()
 	ctx := context.Background()
 	lock, err := locker.Acquire(ctx, "invoice:42")

@@ -5,7 +5,7 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/engine"
 )
 
-// Leftovers returns how many names the Locker still knows of: those that are held, waited for or asked for.
+// Leftovers returns the number of names in the Locker that are held, requested, or have waiters.
 func (l *Locker) Leftovers() (busy int) {
 	for _, p := range l.places {
 		busy += p.engine.Busy()
@@ -13,7 +13,11 @@ func (l *Locker) Leftovers() (busy int) {
 	return busy
 }
 
-// ObserverOf returns the observer that the option makes.
+// GroupOf returns the group of the lock name. It returns an empty string for a Locker created by
+// New.
+func (l *Locker) GroupOf(name string) string { return l.placeOf(name).name }
+
+// ObserverOf returns the observer created by the option.
 func ObserverOf(o LockerOption) Observer {
 	var s settings
 	if err := o.applyToLocker(&s); err != nil {
@@ -22,7 +26,7 @@ func ObserverOf(o LockerOption) Observer {
 	return s.observers[0]
 }
 
-// BeforeItsContextEnds has f run when the lock's context is about to end.
+// BeforeItsContextEnds calls f just before the lock's context ends.
 func (k *Lock) BeforeItsContextEnds(f func()) {
 	k.Context()
 	k.mu.Lock()
@@ -31,10 +35,10 @@ func (k *Lock) BeforeItsContextEnds(f func()) {
 	k.cancel = func(cause error) { f(); end(cause) }
 }
 
-// FirstOf returns the node that keeps the order of those who wait for a key.
+// FirstOf returns the node that keeps the queue of a key.
 func FirstOf(nodes []protocol.Node, key string) int {
 	return engine.New(engine.Config{Nodes: nodes}).Home(key)
 }
 
-// OwnValue is Value for a test that keeps the value to itself, so the lock can be handed over.
+// OwnValue returns the value without publishing it, so that the lock can still be handed over.
 func (k *Lock) OwnValue() string { return k.parts[0].lock.Claim.Value }

@@ -9,35 +9,36 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/redquorum/redquorum/internal/groups"
+	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/redlock/internal/core"
 )
 
-// A Group is one of several independent sets of servers that share the names among them: see
+// A Group is one of several independent sets of servers among which the names are distributed: see
 // NewGroups.
 type Group struct {
-	// Name and the lock's name decide which group has the lock.
+	// Name, together with the lock's name, determines the group of the lock.
 	Name string
 
-	// Nodes are the group's servers, as for New. No server is in two groups.
+	// Nodes are the group's servers, as for New. No server belongs to two groups.
 	Nodes []Node
 }
 
 // NewGroups returns a Locker over one or more groups of servers, each like the nodes of New.
-// Rendezvous hashing puts each name in one group. A name depends only on the servers of its group,
-// and so does an outage.
+// Rendezvous hashing assigns each name to one group. A name depends only on the servers of its
+// group, and an outage of a group affects only its names.
 //
-// All clients must give the same groups, in any order, with the same Nodes, as Node.String has
-// them. A client that gives others, or uses New, gets ErrMap: the memory guard keeps a hash of the
-// groups in each server's record, so with MemoryGuard(false) nothing notices. Before its first lock
-// a Locker asks a majority of each group for that hash; later each group is on its own.
+// All clients must pass the same groups, in any order, with the same Nodes, as named by
+// Node.String. A client with other groups, or a client that uses New, gets ErrMap. The memory guard
+// detects this with a hash of the groups in each server's record, so with MemoryGuard(false) it
+// goes unnoticed. Before its first lock a Locker asks a majority of each group for that hash; later
+// each group is independent.
 //
 // A server can be replaced under its own name while clients run. To change the groups or their
 // servers, stop all clients for the longest TTL and run redlock reset with the new groups.
 //
 // AcquireAll waits for names of several groups in the order of the groups' names.
 //
-// Errors are those of New: NewGroups asks no server.
+// The errors are the same as for New: NewGroups sends nothing to the servers.
 func NewGroups(groups []Group, opts ...LockerOption) (*Locker, error) {
 	var nodes []Node
 	for _, g := range groups {
@@ -61,12 +62,12 @@ func NewGroups(groups []Group, opts ...LockerOption) (*Locker, error) {
 	})
 }
 
-// checkGroups returns the names of the servers, or why these groups cannot share names.
-func (s *settings) checkGroups(of []Group) (groups.Map, error) {
+// checkGroups returns the names of the servers, or the reason the groups are invalid.
+func (s *settings) checkGroups(of []Group) (keys.Groups, error) {
 	if len(of) == 0 {
-		return nil, errors.New("redlock: no groups; give at least one")
+		return nil, errors.New("redlock: no groups: pass at least one")
 	}
-	m, groupOf := groups.Map{}, map[string]string{}
+	m, groupOf := keys.Groups{}, map[string]string{}
 	for i, g := range of {
 		switch {
 		case g.Name == "":
@@ -91,37 +92,37 @@ func (s *settings) checkGroups(of []Group) (groups.Map, error) {
 	return m, nil
 }
 
-// A meeting is the first question of a Locker to its groups: whether their clients have the same
-// groups. A client with other groups would look for names elsewhere, where nothing refuses it.
+// A meeting is a Locker's first question to its groups: do their clients have the same groups? A
+// client with other groups would assign names to other groups, whose servers would not refuse it.
 type meeting struct {
 	isOver atomic.Bool // all groups have agreed
 	mu     sync.Mutex
-	trial  *meetingTrial // under way, or nil
+	trial  *meetingTrial // try in progress, or nil
 }
 
 // A meetingTrial is one try. All callers that wait for it share its outcome.
 type meetingTrial struct {
 	done chan struct{}
 	at   *place
-	f    *core.Failure // of at; nil: all groups have agreed
+	f    *core.Failure // failure in the place at; nil if all groups have agreed
 }
 
-// meet returns when all groups have agreed, or why they have not. It tries again as the call does for
-// a lock.
+// meet returns nil when all groups have agreed, or the reason they have not. It retries on the
+// schedule of the call.
 func (c *call) meet() error {
 	l := c.locker
 	if l.groups == nil || l.met.isOver.Load() {
 		return nil
 	}
 	at := l.placeOf(c.each()[0])
-	f, err := at.engine.Repeat(c.ctx, &c.settings.Terms, c.schedule(), func() (*core.Failure, int, error) {
+	f, err := at.engine.Repeat(c.waiting, &c.settings.Terms, c.schedule(), func(ctx context.Context) (*core.Failure, int, error) {
 		t := l.tryMeeting()
 		select {
 		case <-t.done:
 		case <-l.closed:
 			return &core.Failure{Kind: core.AfterClose}, 0, nil
-		case <-c.ctx.Done():
-			return nil, 0, c.ctx.Err()
+		case <-c.waiting.Done():
+			return nil, 0, c.waiting.Err()
 		}
 		if t.f != nil {
 			at = t.at
@@ -137,7 +138,7 @@ func (c *call) meet() error {
 	return nil
 }
 
-// tryMeeting returns the try that is under way, and begins one if there is none.
+// tryMeeting returns the current try, or starts one.
 func (l *Locker) tryMeeting() *meetingTrial {
 	l.met.mu.Lock()
 	defer l.met.mu.Unlock()
@@ -160,7 +161,7 @@ func (l *Locker) tryMeeting() *meetingTrial {
 			}
 			isNew = isNew && (f == nil || f.Kind == core.InQuarantine)
 		}
-		if isNew { // no group belongs to others
+		if isNew { // no group belongs to clients with other groups
 			for i, f := range failures {
 				if f != nil {
 					l.places[i].engine.Introduce()
@@ -176,13 +177,10 @@ func (l *Locker) tryMeeting() *meetingTrial {
 	return t
 }
 
-// placeOf returns the place that has a name.
+// placeOf returns the place of a name.
 func (l *Locker) placeOf(name string) *place {
 	if l.groups == nil {
 		return l.places[0]
 	}
-	return l.places[groups.Of(l.groups, l.settings.prefix+name)]
+	return l.places[keys.GroupOf(l.groups, l.settings.prefix+name)]
 }
-
-// GroupOf returns the name of the group that has the lock name. It is empty for a Locker of New.
-func (l *Locker) GroupOf(name string) string { return l.placeOf(name).name }

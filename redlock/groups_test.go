@@ -21,12 +21,11 @@ import (
 	"github.com/redquorum/redquorum/internal/protocol"
 	rec "github.com/redquorum/redquorum/internal/record"
 	"github.com/redquorum/redquorum/internal/sim"
-	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 	"github.com/redquorum/redquorum/redlock/httplock"
 )
 
-// A groupMap has the servers of each group, by their numbers.
+// A groupMap maps each group to the numbers of its servers.
 type groupMap map[string][]int
 
 // groupNames are the groups of a World, of three servers each.
@@ -47,28 +46,28 @@ func groupsOf(c *sim.Client, m groupMap) (of []redlock.Group) {
 	return of
 }
 
-// openGroups returns a Locker over the groups, of a new process.
+// openGroups returns the Locker of a new process over the groups.
 func openGroups(t *testing.T, w *sim.World, m groupMap, opts ...redlock.LockerOption) *redlock.Locker {
 	t.Helper()
 	c := w.NewClient(1)
-	opts = append([]redlock.LockerOption{timetest.Clock(c.Clock()), redlock.MemoryGuard(false), redlock.TTL(ttl)}, opts...)
+	opts = append([]redlock.LockerOption{sim.Clock(c.Clock()), redlock.MemoryGuard(false), redlock.TTL(ttl)}, opts...)
 	l, err := redlock.NewGroups(groupsOf(c, m), opts...)
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Resume(); l.Close() })
 	return l
 }
 
-// openOn returns a Locker of New over some servers, of a new process.
+// openOn returns a Locker created by New for a new process over some servers.
 func openOn(t *testing.T, w *sim.World, servers []int, opts ...redlock.LockerOption) *redlock.Locker {
 	t.Helper()
 	c := w.NewClient(1)
-	l, err := redlock.New(groupsOf(c, groupMap{"": servers})[0].Nodes, append([]redlock.LockerOption{timetest.Clock(c.Clock()), redlock.TTL(ttl)}, opts...)...)
+	l, err := redlock.New(groupsOf(c, groupMap{"": servers})[0].Nodes, append([]redlock.LockerOption{sim.Clock(c.Clock()), redlock.TTL(ttl)}, opts...)...)
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Resume(); l.Close() })
 	return l
 }
 
-// nameIn returns a name that l has in the group.
+// nameIn returns a name in the group.
 func nameIn(l *redlock.Locker, group string) string {
 	for i := 0; ; i++ {
 		if name := fmt.Sprint("job-", i); l.GroupOf(name) == group {
@@ -83,7 +82,7 @@ func serversOf(w *sim.World, group string) []*sim.Server {
 	return w.Servers()[i : i+3]
 }
 
-// holders returns how many servers of a group hold a key.
+// holders returns the number of servers of a group that hold a key.
 func holders(w *sim.World, group, key string) (n int) {
 	for _, s := range serversOf(w, group) {
 		if _, ok := s.Keys()[key]; ok {
@@ -93,7 +92,7 @@ func holders(w *sim.World, group, key string) (n int) {
 	return n
 }
 
-func TestANameIsInOneGroup(t *testing.T) {
+func TestNameIsInOneGroup(t *testing.T) {
 	simulate(t, 9, func(t *testing.T, w *sim.World) {
 		l := openGroups(t, w, allGroups)
 		other := openGroups(t, w, allGroups)
@@ -120,7 +119,8 @@ func TestANameIsInOneGroup(t *testing.T) {
 	})
 }
 
-// TestEventsNameTheGroup of the name, also where another group keeps a Locker from its first lock.
+// TestEventsNameTheGroup: events have the group of the lock's name, even if another group prevents
+// a Locker's first lock.
 func TestEventsNameTheGroup(t *testing.T) {
 	simulate(t, 9, func(t *testing.T, w *sim.World) {
 		seen := &recorder{}
@@ -140,8 +140,9 @@ func TestEventsNameTheGroup(t *testing.T) {
 	})
 }
 
-// TestAGroupIsOnItsOwn: the outage of one is one for its names only, and is told to all at once.
-func TestAGroupIsOnItsOwn(t *testing.T) {
+// TestGroupsAreIndependent: an outage of one group affects only names of that group, and is
+// reported to all callers at once.
+func TestGroupsAreIndependent(t *testing.T) {
 	simulate(t, 9, func(t *testing.T, w *sim.World) {
 		l := openGroups(t, w, allGroups)
 		lost, kept := take(t, l, nameIn(l, "a")), take(t, l, nameIn(l, "b"))
@@ -164,8 +165,9 @@ func TestAGroupIsOnItsOwn(t *testing.T) {
 	})
 }
 
-// TestASetOfSeveralGroups has its time, though the Locker enters them all first; and one part is the whole.
-func TestASetOfSeveralGroups(t *testing.T) {
+// TestSetOfSeveralGroupsHasItsTTL: the set gets its whole TTL although the Locker must first ask
+// all groups. A set in one group is a single part.
+func TestSetOfSeveralGroupsHasItsTTL(t *testing.T) {
 	simulate(t, 9, func(t *testing.T, w *sim.World) {
 		w.SetNet(sim.Fixed(12 * leg))
 		l, other := openGroups(t, w, allGroups), openGroups(t, w, allGroups)
@@ -203,10 +205,10 @@ func TestASetOfSeveralGroups(t *testing.T) {
 	})
 }
 
-// TestOtherGroupsGetNoLock: a client that gives other groups or servers than those before it, or none, gets
-// ErrMap in each of its calls, also for names of a group that no other client has. The order of groups and
-// servers is no difference.
-func TestOtherGroupsGetNoLock(t *testing.T) {
+// TestClientWithOtherGroupsGetsNoLock: if a client passes other groups or servers than earlier
+// clients, or no groups, each of its calls returns ErrMap, even for names of a group that no other
+// client has. The order of groups and servers does not matter.
+func TestClientWithOtherGroupsGetsNoLock(t *testing.T) {
 	guard := redlock.MemoryGuard(true)
 	first := groupMap{"a": {0, 1, 2}, "b": {3, 4, 5}}
 	for name, other := range map[string]groupMap{
@@ -234,7 +236,7 @@ func TestOtherGroupsGetNoLock(t *testing.T) {
 			for i := range 10 {
 				job := fmt.Sprint("job-", i)
 				isOnly(t, errOf(late.TryAcquire(t.Context(), job)), redlock.ErrMap)
-				if t.Failed() { // it would hold locks, or wait for them
+				if t.Failed() { // without ErrMap, the client would hold locks or wait
 					return
 				}
 				for what, err := range map[string]error{
@@ -245,7 +247,7 @@ func TestOtherGroupsGetNoLock(t *testing.T) {
 					"reader":  errOf(late.Acquire(t.Context(), job, redlock.Shared())),
 					"adopt":   errOf(late.Adopt(t.Context(), job, "value")),
 				} {
-					if what == "adopt" && errors.Is(err, redlock.ErrLost) { // nobody holds it
+					if what == "adopt" && errors.Is(err, redlock.ErrLost) { // no client holds it
 						continue
 					}
 					isOnly(t, err, redlock.ErrMap)
@@ -264,8 +266,9 @@ func TestOtherGroupsGetNoLock(t *testing.T) {
 	}
 }
 
-// TestGroupsGetNoLockBesideNew, on the servers of New.
-func TestGroupsGetNoLockBesideNew(t *testing.T) {
+// TestGroupsAndNewExcludeEachOther: Lockers with groups and Lockers without groups share the
+// servers.
+func TestGroupsAndNewExcludeEachOther(t *testing.T) {
 	simulate(t, 9, func(t *testing.T, w *sim.World) {
 		l := openOn(t, w, []int{0, 1, 2})
 		lock := waited(t, l, "x")
@@ -275,9 +278,9 @@ func TestGroupsGetNoLockBesideNew(t *testing.T) {
 	})
 }
 
-// TestOtherGroupsAreNoOutage: FailOpen lets no request of such a client run, also if a server hangs when the client
-// starts. A majority that fails is one.
-func TestOtherGroupsAreNoOutage(t *testing.T) {
+// TestOtherGroupsAreNotAnOutage: FailOpen runs no request of such a client, even if a server hangs
+// when the client starts. The failure of a majority is an outage.
+func TestOtherGroupsAreNotAnOutage(t *testing.T) {
 	simulate(t, 6, func(t *testing.T, w *sim.World) {
 		l := openGroups(t, w, groupMap{"a": {0, 1, 2}}, redlock.MemoryGuard(true))
 		require.NoError(t, waited(t, l, "x").Release(t.Context()))
@@ -298,8 +301,8 @@ func TestOtherGroupsAreNoOutage(t *testing.T) {
 	})
 }
 
-// TestAServerOfAGroupIsReplaced under its own name, by an empty one, while clients run.
-func TestAServerOfAGroupIsReplaced(t *testing.T) {
+// TestServerOfAGroupIsReplaced: an empty server replaces it under its name while clients run.
+func TestServerOfAGroupIsReplaced(t *testing.T) {
 	simulate(t, 9, func(t *testing.T, w *sim.World) {
 		l, other := openGroups(t, w, allGroups, redlock.MemoryGuard(true)), openGroups(t, w, allGroups, redlock.MemoryGuard(true))
 		lock := waited(t, l, nameIn(l, "a"))
@@ -319,9 +322,9 @@ func TestAServerOfAGroupIsReplaced(t *testing.T) {
 	})
 }
 
-// TestAServerWithTheRecordOfOthers has no vote, and keeps nobody from the rest: it forgot, and a client with other
-// groups came first.
-func TestAServerWithTheRecordOfOthers(t *testing.T) {
+// TestServerWithAForeignRecordHasNoVote: the server forgot its record, and a client with other
+// groups wrote a new one first. The other servers still grant locks.
+func TestServerWithAForeignRecordHasNoVote(t *testing.T) {
 	simulate(t, 9, func(t *testing.T, w *sim.World) {
 		l := openGroups(t, w, groupMap{"a": {0, 1, 2}}, redlock.MemoryGuard(true))
 		lock := waited(t, l, "x")
@@ -346,8 +349,8 @@ func TestAServerWithTheRecordOfOthers(t *testing.T) {
 	})
 }
 
-// TestAServerThatForgotStaysWithItsClients, also if a client with other settings that knows of them comes first.
-func TestAServerThatForgotStaysWithItsClients(t *testing.T) {
+// TestForgetfulServerStaysWithItsClients: a client with other settings finds the server first.
+func TestForgetfulServerStaysWithItsClients(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		l := openGroups(t, w, groupMap{"a": {0, 1, 2}}, redlock.MemoryGuard(true))
 		lock := waited(t, l, "x")
@@ -366,9 +369,9 @@ func TestAServerThatForgotStaysWithItsClients(t *testing.T) {
 	})
 }
 
-// TestTheFirstLockAsksAllGroups, once: a name would be free in a group that only this client has. TryAcquire says so at
-// once, and Acquire waits.
-func TestTheFirstLockAsksAllGroups(t *testing.T) {
+// TestFirstLockAsksAllGroups: the Locker asks them once, because a name would seem free in a group
+// that no other client has. TryAcquire reports the difference at once, and Acquire waits.
+func TestFirstLockAsksAllGroups(t *testing.T) {
 	simulate(t, 9, func(t *testing.T, w *sim.World) {
 		before := openGroups(t, w, allGroups, redlock.MemoryGuard(true))
 		for _, group := range groupNames {
@@ -392,8 +395,9 @@ func TestTheFirstLockAsksAllGroups(t *testing.T) {
 	})
 }
 
-// TestCloseEndsAllThatIsThere: locks, who waits in line, and who waits for the first answer of all groups.
-func TestCloseEndsAllThatIsThere(t *testing.T) {
+// TestCloseEndsAllLocksAndCallers: locks, callers in line, and callers that wait for the first
+// answer of all groups.
+func TestCloseEndsAllLocksAndCallers(t *testing.T) {
 	simulate(t, 9, func(t *testing.T, w *sim.World) {
 		l := openGroups(t, w, allGroups, redlock.MemoryGuard(true))
 		locks := []*redlock.Lock{waited(t, l, nameIn(l, "a")), waited(t, l, nameIn(l, "c"))}
@@ -420,7 +424,7 @@ func TestCloseEndsAllThatIsThere(t *testing.T) {
 	})
 }
 
-func TestWhatCannotBeGroups(t *testing.T) {
+func TestInvalidGroupsAreRefused(t *testing.T) {
 	simulate(t, 9, func(t *testing.T, w *sim.World) {
 		for what, of := range map[string]func(c *sim.Client) []redlock.Group{
 			"no groups": func(*sim.Client) []redlock.Group { return nil },
@@ -437,20 +441,21 @@ func TestWhatCannotBeGroups(t *testing.T) {
 			},
 		} {
 			c := w.NewClient(1)
-			_, err := redlock.NewGroups(of(c), timetest.Clock(c.Clock()))
+			_, err := redlock.NewGroups(of(c), sim.Clock(c.Clock()))
 			assert.ErrorContains(t, err, what)
 		}
 		assert.Empty(t, openOn(t, w, []int{0, 1, 2}).GroupOf("x"))
 	})
 }
 
-// TestClientsThatMeetNewServersAtOnceAgree: two clients with other settings write the records of new servers at the same
-// moment, one of servers 1 and 2, the other of server 3, which it takes back. Otherwise it would have a majority when
-// another server forgets and a client does not hear of server 2.
-func TestClientsThatMeetNewServersAtOnceAgree(t *testing.T) {
+// TestClientsThatFindNewServersTogetherAgree: two clients with other settings write the records of
+// new servers at the same moment, the first on servers 1 and 2, the second on server 3, which it
+// takes back. Otherwise the second would have a majority when another server forgets and a client
+// cannot reach server 2.
+func TestClientsThatFindNewServersTogetherAgree(t *testing.T) {
 	for name, other := range map[string]groupMap{"other groups": {"a": {0, 1, 2}}, "New": {"": {0, 1, 2}}} {
 		simulateCase(t, name, 6, func(t *testing.T, w *sim.World) {
-			reads := 2 // for the Locker and for the guard; only what follows is slow on some ways
+			reads := 2 // reads for the Locker and for the guard; only later requests are slow
 			opens := func() *redlock.Locker { return openGroups(t, w, other, redlock.MemoryGuard(true)) }
 			if servers, isNew := other[""]; isNew {
 				reads, opens = 1, func() *redlock.Locker { return openOn(t, w, servers) }
@@ -489,41 +494,45 @@ func TestClientsThatMeetNewServersAtOnceAgree(t *testing.T) {
 	}
 }
 
-// TestClientTakesBackTheRecordOfALostRace that another client of its settings has left.
+// TestClientTakesBackTheRecordOfALostRace: another client with other settings left the record.
+// Goroutines that wake at one instant run in any order, and only some orders need the check at a
+// vote, so each case runs several times.
 func TestClientTakesBackTheRecordOfALostRace(t *testing.T) {
 	for name, other := range map[string]groupMap{"other groups": {"a": {0, 1, 2}}, "New": {"": {0, 1, 2}}} {
-		simulateCase(t, name, 6, func(t *testing.T, w *sim.World) {
-			opens := func() *redlock.Locker { return openGroups(t, w, other, redlock.MemoryGuard(true)) }
-			if servers, isNew := other[""]; isNew {
-				opens = func() *redlock.Locker { return openOn(t, w, servers) }
-			}
-			require.Error(t, errOf(opens().TryAcquire(t.Context(), "x")))
-			time.Sleep(time.Second)
-			left := w.Servers()[2].Keys()[rec.Key]
-			onAll(w, (*sim.Server).Flush)
-			l := openGroups(t, w, groupMap{"a": {0, 1, 2}, "b": {3, 4, 5}}, redlock.MemoryGuard(true))
-			lock := waited(t, l, nameIn(l, "a"))
-			w.Servers()[2].Set(rec.Key, left, 150*365*24*time.Hour)
-
-			late, isKnown := opens(), atomic.Bool{}
-			w.SetNet(sim.Net{Patience: time.Second, Travel: func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
-				if l.Client == 2 && l.Node == 0 && isKnown.Load() { // it is known, and confirmed last
-					return 10 * leg, false
+		for i := range 10 {
+			simulateCase(t, fmt.Sprintf("%s %d", name, i), 6, func(t *testing.T, w *sim.World) {
+				opens := func() *redlock.Locker { return openGroups(t, w, other, redlock.MemoryGuard(true)) }
+				if servers, isNew := other[""]; isNew {
+					opens = func() *redlock.Locker { return openOn(t, w, servers) }
 				}
-				return leg, !isKnown.Load() && l.Client == 2 && l.Node == 1
-			}})
-			require.Error(t, errOf(late.TryAcquire(t.Context(), "x")))
-			time.Sleep(time.Minute)
-			isKnown.Store(true)
-			isOnly(t, errOf(late.TryAcquire(t.Context(), "x")), redlock.ErrMap)
-			time.Sleep(2 * ttl)
-			assert.NotEqual(t, left, w.Servers()[2].Keys()[rec.Key])
-			assert.Equal(t, 3, lock.Votes())
-		})
+				require.Error(t, errOf(opens().TryAcquire(t.Context(), "x")))
+				time.Sleep(time.Second)
+				left := w.Servers()[2].Keys()[rec.Key]
+				onAll(w, (*sim.Server).Flush)
+				l := openGroups(t, w, groupMap{"a": {0, 1, 2}, "b": {3, 4, 5}}, redlock.MemoryGuard(true))
+				lock := waited(t, l, nameIn(l, "a"))
+				w.Servers()[2].Set(rec.Key, left, 150*365*24*time.Hour)
+
+				late, isKnown := opens(), atomic.Bool{}
+				w.SetNet(sim.Net{Patience: time.Second, Travel: func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
+					if l.Client == 2 && l.Node == 0 && isKnown.Load() { // the record is known, and confirmed last
+						return 10 * leg, false
+					}
+					return leg, !isKnown.Load() && l.Client == 2 && l.Node == 1
+				}})
+				require.Error(t, errOf(late.TryAcquire(t.Context(), "x")))
+				time.Sleep(time.Minute)
+				isKnown.Store(true)
+				isOnly(t, errOf(late.TryAcquire(t.Context(), "x")), redlock.ErrMap)
+				time.Sleep(2 * ttl)
+				assert.NotEqual(t, left, w.Servers()[2].Keys()[rec.Key])
+				assert.Equal(t, 3, lock.Votes())
+			})
+		}
 	}
 }
 
-// A groupTrial is clients that take names by turns.
+// A groupTrial has clients that acquire names in turn.
 type groupTrial struct {
 	*sim.World
 	mu    sync.Mutex
@@ -531,19 +540,19 @@ type groupTrial struct {
 	holds map[string][]check.Hold
 }
 
-// draw draws a number below n.
+// draw returns a random number below n.
 func (w *groupTrial) draw(n int) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.rand.IntN(n)
 }
 
-// drawn draws a time, in milliseconds.
+// drawn returns a random time, in milliseconds.
 func (w *groupTrial) drawn(limit time.Duration) time.Duration {
 	return time.Duration(w.draw(int(limit.Milliseconds()))) * time.Millisecond
 }
 
-// work takes names by turns, and notes for how long it had them.
+// work acquires names in turn, and records the hold time of each.
 func (w *groupTrial) work(ctx context.Context, l *redlock.Locker) {
 	for ctx.Err() == nil {
 		name := fmt.Sprint("name-", w.draw(6))
@@ -566,8 +575,8 @@ func (w *groupTrial) work(ctx context.Context, l *redlock.Locker) {
 	}
 }
 
-// TestClientsWithOtherGroupsNeverBothHold: clients of several maps come to new servers at once, or to those of one that
-// came before. Then servers forget, one after the other.
+// TestClientsWithOtherGroupsNeverBothHold: clients with several maps find new servers at the same
+// time, or servers of an earlier client. Then the servers forget in turn.
 func TestClientsWithOtherGroupsNeverBothHold(t *testing.T) {
 	maps := []groupMap{
 		{"a": {0, 1, 2}, "b": {3, 4, 5}}, allGroups, {"b": {0, 1, 2}, "a": {3, 4, 5}}, {"a": {0, 1, 2}}, {"": {0, 1, 2}},
@@ -623,9 +632,10 @@ func TestClientsWithOtherGroupsNeverBothHold(t *testing.T) {
 
 var groupTrials = flag.Int("group-trials", 6, "how many trials TestClientsWithOtherGroupsNeverBothHold runs")
 
-// TestAFleetRestartsItsServers, those of each group one after the other with a longest TTL between, and without their
-// data, and then a region with one of each group is lost: no lock that is held is lost, and no group is without a grant.
-func TestAFleetRestartsItsServers(t *testing.T) {
+// TestRollingRestartOfAllGroupsLosesNoLock: the servers of each group restart in turn without their
+// data, a longest TTL apart. Then a region with one server of each group is lost. No held lock is
+// lost, and each group keeps granting.
+func TestRollingRestartOfAllGroupsLosesNoLock(t *testing.T) {
 	simulate(t, 9, func(t *testing.T, w *sim.World) {
 		l, other := openGroups(t, w, allGroups, redlock.MemoryGuard(true)), openGroups(t, w, allGroups, redlock.MemoryGuard(true))
 		var held []*redlock.Lock

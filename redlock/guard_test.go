@@ -24,7 +24,7 @@ func guarded(t *testing.T, w *sim.World, opts ...redlock.LockerOption) (*redlock
 	return open(t, w, append([]redlock.LockerOption{redlock.TTL(ttl), redlock.MemoryGuard(true)}, opts...)...)
 }
 
-// settled returns guarded Lockers over servers whose quarantine is over.
+// settled returns guarded Lockers over servers after their quarantine.
 func settled(t *testing.T, w *sim.World, n int, opts ...redlock.LockerOption) (ls []*redlock.Locker) {
 	t.Helper()
 	for range n {
@@ -36,7 +36,7 @@ func settled(t *testing.T, w *sim.World, n int, opts ...redlock.LockerOption) (l
 	return ls
 }
 
-// quarantined returns what the nodes that are in quarantine have left.
+// quarantined returns the remaining quarantine of each node in quarantine.
 func quarantined(err error) (left []time.Duration) {
 	var failure *redlock.QuorumError
 	if errors.As(err, &failure) && failure.Causes != nil {
@@ -54,15 +54,15 @@ func forget(servers ...*sim.Server) {
 	onEach(servers, (*sim.Server).Flush)
 }
 
-// cutOff lets a client hear and say nothing any more: a holder that is told of its loss
-// gives the lock up, and shows nothing of two that hold.
+// cutOff disconnects a client. A holder that noticed its loss would release the lock, and hide that
+// two clients hold it.
 func cutOff(w *sim.World, client int) {
 	w.SetNet(sim.Net{Patience: time.Hour, Travel: func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
 		return leg, l.Client == client
 	}})
 }
 
-// TestNewServersWaitOneTTL: TryAcquire says for how long, and Acquire waits it out.
+// TestNewServersWaitOneTTL: TryAcquire reports the time, and Acquire waits.
 func TestNewServersWaitOneTTL(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		start := time.Now()
@@ -87,9 +87,9 @@ func TestNewServersWaitOneTTL(t *testing.T) {
 	})
 }
 
-// TestServersThatForgotDoNotGrantALockTwice, for as long as the first may be
-// valid; without the guard they do.
-func TestServersThatForgotDoNotGrantALockTwice(t *testing.T) {
+// TestForgetfulServersDoNotGrantALockTwice: the first lock may still be valid. Without the guard
+// the servers grant it twice.
+func TestForgetfulServersDoNotGrantALockTwice(t *testing.T) {
 	for name, lapse := range map[string]func(...*sim.Server){
 		"FLUSHALL": forget,
 		"restart without persistence": func(servers ...*sim.Server) {
@@ -128,24 +128,23 @@ func TestServersThatForgotDoNotGrantALockTwice(t *testing.T) {
 	}
 }
 
-// TestTheFirstContactHasTimeForTwoRoundTrips, where one takes more than half of the node timeout.
-func TestTheFirstContactHasTimeForTwoRoundTrips(t *testing.T) {
+// TestFirstContactHasTimeForTwoRoundTrips: one round trip takes more than half of the node timeout.
+func TestFirstContactHasTimeForTwoRoundTrips(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		settled(t, w, 1)
-		time.Sleep(time.Second) // it has been on record before
+		time.Sleep(time.Second) // so that the TTL is on record
 		w.SetNet(sim.Fixed(30 * time.Millisecond))
 		l, _ := guarded(t, w, redlock.NodeTimeout(100*time.Millisecond))
 		assert.Equal(t, 120*time.Millisecond, took(func() { take(t, l, "x") }))
 		onAll(w, (*sim.Server).Hang)
 		assert.Equal(t, 100*time.Millisecond, took(func() {
 			require.ErrorIs(t, errOf(l.TryAcquire(t.Context(), "y")), redlock.ErrNoQuorum)
-		}), "who does not answer at all is not waited for longer")
+		}), "the wait for silent nodes is no longer")
 	})
 }
 
-// TestAQuarantineIsWaitedForQuietly: nothing brings it forward but a node that
-// could not be reached.
-func TestAQuarantineIsWaitedForQuietly(t *testing.T) {
+// TestWaitForAQuarantineIsQuiet: only a node that was unreachable before can end it earlier.
+func TestWaitForAQuarantineIsQuiet(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		asked := 0
 		w.Watch(func(step sim.Step) {
@@ -160,8 +159,7 @@ func TestAQuarantineIsWaitedForQuietly(t *testing.T) {
 	})
 }
 
-// TestKeysOfTheLibrarysOwnAreNoNames.
-func TestKeysOfTheLibrarysOwnAreNoNames(t *testing.T) {
+func TestReservedKeysAreNotValidNames(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		for _, name := range []string{"redlock:epoch", "redlock:fence:{x}", "redlock:queue:{x}", "redlock:permit:1:{x}", "of another prefix:redlock:epoch"} {
@@ -176,9 +174,9 @@ func TestKeysOfTheLibrarysOwnAreNoNames(t *testing.T) {
 	})
 }
 
-// TestASlowClockOfOurOwnIsTold: a client cannot see which clock is wrong, but not most servers are set ahead at the
-// same time.
-func TestASlowClockOfOurOwnIsTold(t *testing.T) {
+// TestSlowLocalClockIsReported: a client cannot see which clock is wrong, but most servers are
+// rarely set ahead at the same time.
+func TestSlowLocalClockIsReported(t *testing.T) {
 	for fast, isOurs := range map[int]bool{2: false, 3: true} {
 		simulateCase(t, fmt.Sprint(fast), 5, func(t *testing.T, w *sim.World) {
 			l := settled(t, w, 1)[0]
@@ -198,7 +196,7 @@ func TestASlowClockOfOurOwnIsTold(t *testing.T) {
 			}
 			require.ErrorIs(t, err, redlock.ErrNoQuorum)
 			const behind = "ahead of this machine's clock, which runs slow or stood still"
-			assert.ErrorContains(t, err, "no quorum: this machine's clock runs slower than those of most servers, or stood still")
+			assert.ErrorContains(t, err, "no quorum: this machine's clock runs slower than the clocks of most servers, or stood still")
 			assert.ErrorContains(t, err, behind)
 			assert.NotContains(t, err.Error(), "restarted")
 			<-lock.Context().Done()
@@ -207,10 +205,10 @@ func TestASlowClockOfOurOwnIsTold(t *testing.T) {
 	}
 }
 
-// TestWaitersOutlastRecordsThatAreContested: several clients enter TTLs of their own at the same time, so
-// that each has to try several times, for longer than a vote waits for a node. The nodes have answered
-// all the same, and it is no outage.
-func TestWaitersOutlastRecordsThatAreContested(t *testing.T) {
+// TestWaitersOutlastContestedRecords: several clients enter different TTLs at the same time, so
+// that each must try several times, for longer than an attempt waits for a node. The nodes have
+// answered, so it is not an outage.
+func TestWaitersOutlastContestedRecords(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		onAll(w, func(s *sim.Server) { s.Settle(5, ttl) })
 		net := sim.Fixed(time.Millisecond)
@@ -224,8 +222,8 @@ func TestWaitersOutlastRecordsThatAreContested(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 12 {
 			l, _ := open(t, w, redlock.MemoryGuard(true), redlock.TTL(2*ttl+time.Duration(i)*time.Second), redlock.NodeTimeout(50*time.Millisecond),
-				redlock.Patience(0)) // so that an outage would be told
-			time.Sleep(time.Millisecond) // so that none finds a longer TTL on record than its own
+				redlock.Patience(0)) // so that an outage would be reported
+			time.Sleep(time.Millisecond) // so that no client finds a longer TTL than its own
 			all.Go(func() {
 				lock, err := l.Acquire(t.Context(), fmt.Sprint("name-", i))
 				if assert.NoError(t, err) {
@@ -237,7 +235,7 @@ func TestWaitersOutlastRecordsThatAreContested(t *testing.T) {
 	})
 }
 
-// waited acquires a lock, however long it takes.
+// waited acquires a lock, without a time limit.
 func waited(t *testing.T, l *redlock.Locker, name string, opts ...redlock.Option) *redlock.Lock {
 	t.Helper()
 	k, err := l.Acquire(t.Context(), name, opts...)
@@ -245,8 +243,8 @@ func waited(t *testing.T, l *redlock.Locker, name string, opts ...redlock.Option
 	return k
 }
 
-// TestOneDamagedRecordStopsNobody: neither servers in use nor new ones.
-func TestOneDamagedRecordStopsNobody(t *testing.T) {
+// TestOneDamagedRecordStopsNoLock tests servers in use and new servers.
+func TestOneDamagedRecordStopsNoLock(t *testing.T) {
 	const year = 365 * 24 * time.Hour
 	for _, fresh := range []bool{false, true} {
 		simulateCase(t, fmt.Sprint("fresh servers: ", fresh), 5, func(t *testing.T, w *sim.World) {
@@ -275,9 +273,9 @@ func TestOneDamagedRecordStopsNobody(t *testing.T) {
 	}
 }
 
-// TestClocksThatRunTooFastAreNoticed by a client that looks all the time: what is forgiven
-// grows with time, and not with each reading.
-func TestClocksThatRunTooFastAreNoticed(t *testing.T) {
+// TestFastClocksAreNoticed: a client reads the clocks constantly. The tolerance grows with time,
+// and not with each reading.
+func TestFastClocksAreNoticed(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		ls := settled(t, w, 2)
 		w.SetNet(sim.Fixed(time.Millisecond))
@@ -301,8 +299,8 @@ func TestClocksThatRunTooFastAreNoticed(t *testing.T) {
 	})
 }
 
-// TestARecordThatMakesNoSenseIsTold, with what to do.
-func TestARecordThatMakesNoSenseIsTold(t *testing.T) {
+// TestInvalidRecordIsReported: the report contains advice.
+func TestInvalidRecordIsReported(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		for _, text := range []string{"nonsense", "1 run gen 3 10000 0", "3 of later"} {
 			onAll(w, func(s *sim.Server) { s.Set(rec.Key, text, time.Hour) })
@@ -316,13 +314,14 @@ func TestARecordThatMakesNoSenseIsTold(t *testing.T) {
 	})
 }
 
-// TestMaxTTLIsWhatAQuarantineLasts for clients that use shorter locks; a longer one is refused.
-func TestMaxTTLIsWhatAQuarantineLasts(t *testing.T) {
+// TestMaxTTLIsTheLengthOfAQuarantine: clients with shorter locks wait for the MaxTTL, and a longer
+// lock is refused.
+func TestMaxTTLIsTheLengthOfAQuarantine(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		long := settled(t, w, 1, redlock.TTL(10*ttl))[0]
 		k := take(t, long, "x", redlock.Renew(false))
 		cutOff(w, 0)
-		forget(w.Servers()...) // all of them: none is left to tell
+		forget(w.Servers()...) // all servers forget, so that none remembers the record
 		short, _ := guarded(t, w, redlock.MaxTTL(10*ttl))
 		other := waited(t, short, "x")
 		assert.False(t, k.Valid())
@@ -331,9 +330,9 @@ func TestMaxTTLIsWhatAQuarantineLasts(t *testing.T) {
 	})
 }
 
-// TestAQuarantineIsNeverCutShort by a client that knows of shorter locks only
-// and finds the record gone, but not the quarantine.
-func TestAQuarantineIsNeverCutShort(t *testing.T) {
+// TestQuarantineIsNeverCutShort: a client that has seen only shorter locks finds the record
+// missing, but the quarantine present.
+func TestQuarantineIsNeverCutShort(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		ls := settled(t, w, 2, redlock.TTL(10*ttl))
 		k := take(t, ls[0], "x", redlock.Renew(false))

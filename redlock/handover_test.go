@@ -14,18 +14,18 @@ import (
 
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/sim"
-	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// longest is jitter that always draws the longest wait.
-var longest = timetest.Jitter(func(limit time.Duration) time.Duration { return limit - 1 })
+// longest is jitter that always returns the longest wait.
+var longest = sim.Jitter(func(limit time.Duration) time.Duration { return limit - 1 })
 
-// standsBack is how long it takes at most from a release until the next waiter of a process whose turn is over has the
-// lock: it stands back for one and a half acquisitions, and then asks one node before the others.
+// standsBack is the longest time from a release after the turn of a process until its next waiter
+// has the lock. The waiter pauses for one and a half acquisitions, and then asks one node before
+// the others.
 const standsBack = rtt + rtt/2 + 2*rtt
 
-// TestWaitersOfAProcessAreServedInOrder, however long the holders take.
+// TestWaitersOfAProcessAreServedInOrder uses various hold times.
 func TestWaitersOfAProcessAreServedInOrder(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
@@ -48,9 +48,9 @@ func TestWaitersOfAProcessAreServedInOrder(t *testing.T) {
 	})
 }
 
-// TestALocalReleaseWakesTheNextAtOnce: what cannot be handed over is asked for
-// right behind the release, on the same connections.
-func TestALocalReleaseWakesTheNextAtOnce(t *testing.T) {
+// TestLocalReleaseWakesTheNextCallerAtOnce: without a handover, the next attempt follows right
+// after the release, on the same connections.
+func TestLocalReleaseWakesTheNextCallerAtOnce(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w, longest)
 		lock := take(t, l, "x")
@@ -65,9 +65,9 @@ func TestALocalReleaseWakesTheNextAtOnce(t *testing.T) {
 	})
 }
 
-// TestAWaitEndsWithTheHoldersTTL: however long the waits have grown, the last
-// one is over when the key of a holder that died must have expired.
-func TestAWaitEndsWithTheHoldersTTL(t *testing.T) {
+// TestWaitEndsWithTheHoldersTTL: however long the pauses have become, the last pause ends when the
+// key of a dead holder must have expired.
+func TestWaitEndsWithTheHoldersTTL(t *testing.T) {
 	for _, life := range []time.Duration{30 * time.Millisecond, 300 * time.Millisecond, 1050 * time.Millisecond, 10 * time.Second} {
 		simulateCase(t, life.String(), 5, func(t *testing.T, w *sim.World) {
 			l, _ := open(t, w, longest)
@@ -76,15 +76,16 @@ func TestAWaitEndsWithTheHoldersTTL(t *testing.T) {
 				_, err := l.Acquire(t.Context(), "x")
 				assert.NoError(t, err)
 			})
-			// It was told a leg late, comes up to 5 ms later, and votes.
+			// The waiter learned of the key a leg late, starts up to 5 ms later, and makes an
+			// attempt.
 			assert.GreaterOrEqual(t, waited, life)
 			assert.LessOrEqual(t, waited, life+leg+5*time.Millisecond+rtt)
 		})
 	}
 }
 
-// TestTheWaitIsOverWhenAKeyWithoutTTLGoes: one that no Redlock client made.
-func TestTheWaitIsOverWhenAKeyWithoutTTLGoes(t *testing.T) {
+// TestWaitEndsWhenAKeyWithoutTTLIsDeleted: no Redlock client created the key.
+func TestWaitEndsWhenAKeyWithoutTTLIsDeleted(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		onAll(w, func(s *sim.Server) { s.Set("x", "stuck", protocol.NoTTL) })
@@ -92,7 +93,7 @@ func TestTheWaitIsOverWhenAKeyWithoutTTLGoes(t *testing.T) {
 		var quorum *redlock.QuorumError
 		require.ErrorAs(t, err, &quorum)
 		assert.Equal(t, protocol.NoTTL, quorum.Remaining)
-		assert.ErrorContains(t, err, "a key without TTL is in the way")
+		assert.ErrorContains(t, err, "a key without TTL blocks it")
 		time.AfterFunc(time.Minute, func() {
 			onAll(w, func(s *sim.Server) { s.Del("x") })
 		})
@@ -103,7 +104,7 @@ func TestTheWaitIsOverWhenAKeyWithoutTTLGoes(t *testing.T) {
 	})
 }
 
-// waits starts an Acquire and returns where its lock will be, once it has joined the line.
+// waits starts an Acquire, waits until it has joined the line, and returns a channel for its lock.
 func waits(ctx context.Context, t *testing.T, l *redlock.Locker, opts ...redlock.Option) <-chan *redlock.Lock {
 	t.Helper()
 	got := make(chan *redlock.Lock, 1)
@@ -113,7 +114,7 @@ func waits(ctx context.Context, t *testing.T, l *redlock.Locker, opts ...redlock
 			assert.NoError(t, err)
 		}
 		if k != nil {
-			k.Context() // see simtest.Take
+			k.Context() // see sim.Take
 		}
 		got <- k
 	}()
@@ -121,14 +122,14 @@ func waits(ctx context.Context, t *testing.T, l *redlock.Locker, opts ...redlock
 	return got
 }
 
-// TestALockIsHandedOverWithinAProcess without a word to the nodes: its key stays,
-// its validity too, and the caller that gave it up has it no more.
-func TestALockIsHandedOverWithinAProcess(t *testing.T) {
+// TestLockIsHandedOverWithinAProcess: no request is sent to the nodes. The lock keeps its key and
+// its validity, and the previous caller no longer has it.
+func TestLockIsHandedOverWithinAProcess(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		seen := &recorder{}
 		l, _ := open(t, w, redlock.Observe(seen))
 		lock := take(t, l, "x")
-		time.Sleep(rtt) // the last votes
+		time.Sleep(rtt) // wait until the last votes have arrived
 		got := waits(t.Context(), t, l)
 		until := lock.Remaining()
 		start := time.Now()
@@ -159,8 +160,8 @@ func TestALockIsHandedOverWithinAProcess(t *testing.T) {
 	})
 }
 
-// TestOnlyALockThatWasWantedIsHandedOver: another TTL, label or fencing token takes a new acquisition.
-func TestOnlyALockThatWasWantedIsHandedOver(t *testing.T) {
+// TestOnlyAMatchingLockIsHandedOver: another TTL, label or fencing token takes a new attempt.
+func TestOnlyAMatchingLockIsHandedOver(t *testing.T) {
 	for name, opts := range map[string][2][]redlock.Option{
 		"another TTL":                {{}, {redlock.TTL(ttl / 2)}},
 		"another node timeout":       {{}, {redlock.NodeTimeout(time.Second)}},
@@ -183,9 +184,9 @@ func TestOnlyALockThatWasWantedIsHandedOver(t *testing.T) {
 	}
 }
 
-// TestALockThatWillNotLastIsNotHandedOver: the next holder would have to renew it before it could begin. One that
-// does not renew gets a full TTL.
-func TestALockThatWillNotLastIsNotHandedOver(t *testing.T) {
+// TestExpiringLockIsNotHandedOver: the next holder would have to renew it before its work. A holder
+// without renewal gets a full TTL.
+func TestExpiringLockIsNotHandedOver(t *testing.T) {
 	for name, c := range map[string]struct {
 		ttl, leg, hold time.Duration // a turn is ten legs
 		opts           []redlock.Option
@@ -211,19 +212,19 @@ func TestALockThatWillNotLastIsNotHandedOver(t *testing.T) {
 	}
 }
 
-// TestAHandoverLeavesNothingOfTheHolderBefore in memory: the values of its context may be large, and the next may
-// hold the lock for hours.
-func TestAHandoverLeavesNothingOfTheHolderBefore(t *testing.T) {
+// TestHandoverKeepsNoReferenceToTheLastHolder: the values of the holder's context may be large, and
+// the next holder may keep the lock for hours.
+func TestHandoverKeepsNoReferenceToTheLastHolder(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		type key struct{}
-		var gone atomic.Bool // the value
+		var gone atomic.Bool // the value was collected
 		l, _ := open(t, w)
 		next := func() *redlock.Lock {
 			value := new([1 << 20]byte)
 			runtime.AddCleanup(value, func(b *atomic.Bool) { b.Store(true) }, &gone)
 			lock, err := l.Acquire(context.WithValue(t.Context(), key{}, value), "x")
 			require.NoError(t, err)
-			time.Sleep(leg) // the last votes
+			time.Sleep(leg) // wait until the last votes have arrived
 			got := waits(t.Context(), t, l)
 			require.NoError(t, lock.Release(t.Context()))
 			next := <-got
@@ -241,9 +242,9 @@ func TestAHandoverLeavesNothingOfTheHolderBefore(t *testing.T) {
 	})
 }
 
-// TestReadersOfAProcessComeInTogether: when one is the first of the line, all who wait come in with it, also before
-// a writer. One who comes later does not pass a writer.
-func TestReadersOfAProcessComeInTogether(t *testing.T) {
+// TestReadersOfAProcessJoinTogether: when a reader is first in line, all waiting readers get the
+// lock with it, even readers after a writer. Later readers do not overtake a writer.
+func TestReadersOfAProcessJoinTogether(t *testing.T) {
 	const hold = 100 * time.Millisecond
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
@@ -273,7 +274,7 @@ func TestReadersOfAProcessComeInTogether(t *testing.T) {
 		comes("r", redlock.Shared())
 		begun := time.Now()
 		require.NoError(t, lock.Release(t.Context()))
-		time.Sleep(hold + hold/2) // the readers have it
+		time.Sleep(hold + hold/2) // the readers hold the lock
 		comes("late", redlock.Shared())
 		all.Wait()
 		assert.Equal(t, []string{"w1", "r", "r", "r", "w2", "w3", "late"}, served)
@@ -281,11 +282,11 @@ func TestReadersOfAProcessComeInTogether(t *testing.T) {
 	})
 }
 
-// TestAReleaseIsHeardByAllWhoWaitInTheProcess, right behind the request, though the servers tell a
-// Locker nothing of what it changes itself: readers, writers, and callers with permits of any number.
-// Another client holds the other permits of the number, where they are in nobody's way.
-func TestAReleaseIsHeardByAllWhoWaitInTheProcess(t *testing.T) {
-	kinds := map[string]int{"a writer": 1, "a reader": 1, "a permit of two": 2, "a permit of three": 3} // and their numbers
+// TestReleaseWakesAllKindsOfWaitersInTheProcess: readers, writers, and callers with any number of
+// permits wake right after the request, although servers send a Locker no hints about its own
+// changes. Another client holds the other permits of the number, which blocks none of them.
+func TestReleaseWakesAllKindsOfWaitersInTheProcess(t *testing.T) {
+	kinds := map[string]int{"a writer": 1, "a reader": 1, "a permit of two": 2, "a permit of three": 3} // k of each kind
 	optsOf := func(kind string) []redlock.Option {
 		if kind == "a reader" {
 			return []redlock.Option{redlock.Shared()}
@@ -295,13 +296,13 @@ func TestAReleaseIsHeardByAllWhoWaitInTheProcess(t *testing.T) {
 	for had, k := range kinds {
 		for wants, n := range kinds {
 			if had == "a reader" && wants == "a reader" {
-				continue // they share it
+				continue // readers share the lock
 			}
 			simulateCase(t, had+", then "+wants, 5, func(t *testing.T, w *sim.World) {
 				l, _ := open(t, w)
 				other, _ := open(t, w, redlock.TTL(time.Hour))
 				if k > 1 && (n == 1 || n == k) {
-					slot := min(n-1, 1) // which each of them can have
+					slot := min(n-1, 1) // a slot that each kind of waiter can get
 					require.NoError(t, all(t, other, k)[slot].Release(t.Context()))
 				}
 				time.Sleep(rtt)
@@ -317,7 +318,7 @@ func TestAReleaseIsHeardByAllWhoWaitInTheProcess(t *testing.T) {
 	}
 }
 
-// all takes all k permits of x, and returns them in order.
+// all acquires all k permits of x, and returns them in order.
 func all(t *testing.T, l *redlock.Locker, k int) []*redlock.Lock {
 	permits := make([]*redlock.Lock, k)
 	for range permits {

@@ -12,8 +12,8 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// TestInspectTellsTheHolder, and changes nothing.
-func TestInspectTellsTheHolder(t *testing.T) {
+// TestInspectReturnsTheHolder: Inspect changes no key.
+func TestInspectReturnsTheHolder(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w, redlock.TTL(ttl), redlock.Prefix("p:"))
 		seen, err := l.Inspect(t.Context(), "x")
@@ -36,7 +36,8 @@ func TestInspectTellsTheHolder(t *testing.T) {
 	})
 }
 
-// TestInspectWaitsForAllNodes, and tells what it learnt although some do not answer.
+// TestInspectWaitsForAllNodes: Inspect returns the received answers even if some nodes do not
+// answer.
 func TestInspectWaitsForAllNodes(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		w.SetNet(sim.Net{Patience: time.Hour, Travel: slowNode(3, 30*time.Millisecond)})
@@ -67,7 +68,7 @@ func TestInspectWaitsForAllNodes(t *testing.T) {
 	})
 }
 
-func TestHolderIsWhomAQuorumHolds(t *testing.T) {
+func TestHolderIsHeldByAQuorum(t *testing.T) {
 	t.Parallel()
 	holds := func(value string, ttl time.Duration) redlock.NodeState {
 		return redlock.NodeState{Value: value, TTL: ttl, Stuck: ttl == protocol.NoTTL}
@@ -99,7 +100,7 @@ func TestHolderIsWhomAQuorumHolds(t *testing.T) {
 	}
 }
 
-// TestInspectShowsAStuckKey: one without TTL, which only a DEL frees.
+// TestInspectShowsAStuckKey: the key has no TTL, so only a DEL frees it.
 func TestInspectShowsAStuckKey(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)

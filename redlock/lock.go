@@ -17,30 +17,31 @@ import (
 // A Lock is held from the moment Acquire returns it until it is released or lost. It is safe for
 // concurrent use.
 //
-// On the nodes it is one hold of package engine, or a bond of several: of several names, or of
-// permits.
+// On the nodes it is one hold of package engine, or a bond of several holds: of several names, or
+// of permits.
 type Lock struct {
 	*call
-	parts []part  // one at least; they do not change once the caller has the Lock
-	has   holding // all of them
-	room  [1]part // for the only one
+	parts []part  // at least one; constant once the caller has the Lock
+	has   holding // all parts together
+	room  [1]part // room for a single part
 
 	mu         sync.Mutex
-	isComplete bool            // the caller has it
-	isReleased bool            // the caller has released it, perhaps too late
-	cause      error           // of the end; nil: it has not ended
-	ctx        context.Context // nil: no caller has asked for it yet
+	isComplete bool            // the caller has the Lock
+	isReleased bool            // the caller has released the Lock, perhaps too late
+	downgraded bool            // the lock is now the lock of a reader
+	cause      error           // cause of the end; nil while the lock has not ended
+	ctx        context.Context // created on demand; nil before
 	cancel     context.CancelCauseFunc
-	until      []clock.Instant // of each part, as it was last extended; none without observers
-	alarm      clock.Timer     // for WarnBefore; nil without
+	until      []clock.Instant // deadline of each part after its last extension; nil without observers
+	alarm      clock.Timer     // timer of WarnBefore; nil without it
 }
 
-// A holding is what a Lock has on the nodes: a hold, a bond or permits.
+// A holding is the state of a Lock on the nodes: a hold, a bond or permits.
 type holding interface {
 	Own(engine.Owner) bool
 	Extend(ctx context.Context, ttl time.Duration) (votes int, f *core.Failure)
 	Release(context.Context) (votes int, f *core.Failure)
-	Drop() // is a Release that is not waited for
+	Drop() // like Release, without waiting
 	Deadline() clock.Instant
 	Votes() int
 }
@@ -49,17 +50,17 @@ type holding interface {
 type part struct {
 	name string
 	at   *place
-	slot int // of a permit
+	slot int // slot of a permit
 	lock engine.Lock
 }
 
-// target is what the part locks, or the slots of which are its permits.
+// target returns the target of the part, or for a permit the target whose slot it holds.
 func (p *part) target() engine.Target {
 	return engine.Target{Engine: p.at.engine, Key: p.at.locker.settings.prefix + p.name}
 }
 
-// complete says that the caller has the Lock from now on. It returns false if that has ended, or if a part's deadline
-// passed while another was waited for, and no timer has told yet.
+// complete gives the Lock to the caller. It returns false if the Lock has ended, or if the deadline
+// of a part passed during the wait for another part, and no timer has reported that yet.
 func (k *Lock) complete() bool {
 	if k.locker.isObserved() {
 		k.until = make([]clock.Instant, len(k.parts))
@@ -74,7 +75,7 @@ func (k *Lock) complete() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for i := range until {
-		k.until[i] = max(k.until[i], until[i]) // an extension may have come meanwhile
+		k.until[i] = max(k.until[i], until[i]) // the part may have been extended in the meantime
 	}
 	k.isComplete = k.cause == nil
 	return k.isComplete
@@ -82,7 +83,7 @@ func (k *Lock) complete() bool {
 
 func (k *Lock) now() clock.Instant { return k.locker.settings.clock.Now() }
 
-// An owner is a Lock as the engine sees it.
+// An owner is a Lock in its role for the engine.
 type owner Lock
 
 // Ended implements engine.Owner.
@@ -91,7 +92,7 @@ func (o *owner) Ended(l engine.Lock) {
 	k.end(k.causeOf(l), l.Reason)
 }
 
-// end ends the Lock, unless it has ended before.
+// end ends the Lock, unless it has already ended.
 func (k *Lock) end(cause error, why core.Reason) {
 	k.mu.Lock()
 	if k.cause != nil {
@@ -107,7 +108,7 @@ func (k *Lock) end(cause error, why core.Reason) {
 	if cancel != nil {
 		cancel(cause)
 	}
-	if !isComplete || !k.locker.isObserved() || why == core.Released { // then Release tells
+	if !isComplete || !k.locker.isObserved() || why == core.Released { // for a release, Release publishes the event
 		return
 	}
 	e := k.event(EventLost)
@@ -118,7 +119,8 @@ func (k *Lock) end(cause error, why core.Reason) {
 	k.locker.publish(e)
 }
 
-// heldFor is the time since the last of its holds was asked for, or handed over.
+// heldFor returns the time since the start of the last successful try of its holds, or since the
+// handover.
 func (k *Lock) heldFor() time.Duration {
 	var since clock.Instant
 	for _, p := range k.parts {
@@ -127,7 +129,7 @@ func (k *Lock) heldFor() time.Duration {
 	return k.now().Sub(since)
 }
 
-// causeOf is why the Lock has ended with a hold.
+// causeOf returns the cause of the end of the Lock after one of its holds has ended.
 func (k *Lock) causeOf(l engine.Lock) error {
 	switch l.Reason {
 	case core.Released:
@@ -179,7 +181,7 @@ func (o *owner) Extended(l engine.Lock) {
 	k.locker.publish(e)
 }
 
-// earliest returns when the first part ends. Its caller holds k.mu.
+// earliest returns the end of the first part to end. The caller must hold k.mu.
 func (k *Lock) earliest() clock.Instant {
 	if len(k.until) == 0 {
 		return 0
@@ -187,7 +189,7 @@ func (k *Lock) earliest() clock.Instant {
 	return slices.Min(k.until)
 }
 
-// event makes one of the Lock.
+// event returns an event of the Lock.
 func (k *Lock) event(kind EventKind) Event {
 	e := Event{Kind: kind, Context: k.call.ctx, Name: k.name, Group: k.parts[0].at.name}
 	if n := k.settings.holders(); n > 1 {
@@ -196,38 +198,38 @@ func (k *Lock) event(kind EventKind) Event {
 	return e
 }
 
-// Name returns the name that the lock was acquired by. For a lock of several names (AcquireAll) it
-// is a text for people that begins with the first.
+// Name returns the name with which the lock was acquired. For a lock of several names (AcquireAll)
+// it is a text for people that begins with the first name.
 func (k *Lock) Name() string { return k.name }
 
-// Names returns the names that the lock was acquired by, sorted and without duplicates. The slice
-// is the caller's.
+// Names returns the names with which the lock was acquired, sorted and without duplicates. The
+// caller may change the slice.
 func (k *Lock) Names() []string { return slices.Clone(k.each()) }
 
-// Value returns what the lock's key holds on the nodes: 40 random hexadecimal digits, and with the
-// option Owner a time and a label (see HolderOf). A lock of several names has the value of the first
-// here; the others' may differ.
+// Value returns the value of the lock's key on the nodes: 40 random hexadecimal digits, and with
+// the option Owner a time and a label (see HolderOf). For a lock of several names it is the value
+// of the first; the others may differ.
 //
-// Name and value let another process take over or release the lock: see Locker.Adopt and
-// Locker.ReleaseValue. So Release does not hand a lock over after a call of Value: the next caller
-// gets a value of its own, at the cost of an acquisition. Value is empty if the lock was handed over
+// Another process can adopt or release the lock by its name and value: see Locker.Adopt and
+// Locker.ReleaseValue. Therefore Release does not hand a lock over after a call of Value: the next
+// caller gets its own value, at the cost of an attempt. Value is empty if the lock was handed over
 // before. Readers of one process share a value. Value is safe for concurrent use.
 func (k *Lock) Value() string { return k.parts[0].lock.Value() }
 
 // Context ends when the lock does. Work that needs the lock must run under this context and stop
-// when it ends. context.Cause tells why, with details: ErrLost, ErrReleased or ErrClosed. The
-// context has the values of the one given to Acquire, but does not end with it; see Bind.
+// when it ends. context.Cause returns the reason with details: ErrLost, ErrReleased or ErrClosed.
+// The context has the values of the context passed to Acquire, but does not end with it; see Bind.
 //
-// A lost lock ends at its deadline at the latest. If a majority of nodes says earlier that the lock
-// is gone, it ends at the next renewal, or within milliseconds if nodes give hints (see package
-// pool). Hints come for locks with a TTL of a second or more that have been held for 50 ms, and for
-// at most 100,000 keys of a Locker. After a sleep of the machine past the deadline, the context
-// ends within a quarter of a second of waking; Valid knows at once.
+// A lost lock ends at its deadline at the latest. If a majority of nodes reports earlier that the
+// lock is gone, it ends at the next renewal, or within milliseconds if nodes send hints (see
+// package pool). Hints are sent for locks with a TTL of a second or more that have been held for 50
+// ms, and for at most 100,000 keys of a Locker. After a sleep of the machine past the deadline, the
+// context ends within a quarter of a second of waking; Valid returns false at once.
 func (k *Lock) Context() context.Context {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.ctx == nil {
-		k.ctx, k.cancel = context.WithCancelCause(context.WithoutCancel(k.call.ctx))
+		k.ctx, k.cancel = context.WithCancelCause(context.WithValue(context.WithoutCancel(k.call.ctx), heldKey{}, k))
 		if k.cause != nil {
 			k.cancel(k.cause)
 		}
@@ -235,8 +237,8 @@ func (k *Lock) Context() context.Context {
 	return k.ctx
 }
 
-// Remaining returns how long the lock is certainly held without a renewal, and zero once it is lost
-// or released.
+// Remaining returns the time for which the lock is certainly held without a renewal, and zero once
+// it is lost or released.
 func (k *Lock) Remaining() time.Duration {
 	at := k.has.Deadline()
 	if at == 0 || k.hasEnded() != nil {
@@ -245,7 +247,7 @@ func (k *Lock) Remaining() time.Duration {
 	return max(0, at.Sub(k.now()))
 }
 
-// hasEnded returns why the Lock has ended, or nil.
+// hasEnded returns the reason the Lock has ended, or nil.
 func (k *Lock) hasEnded() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -255,8 +257,8 @@ func (k *Lock) hasEnded() error {
 // Valid reports whether the lock is held at this moment.
 func (k *Lock) Valid() bool { return k.Remaining() > 0 }
 
-// Until returns when the lock ends without a renewal, by this machine's wall clock, or the zero
-// time once it is lost or released. It is for people and logs. Decide by Valid, Remaining or
+// Until returns the end of the lock without a renewal, by this machine's wall clock, or the zero
+// time once it is lost or released. It is for people and logs. In programs use Valid, Remaining or
 // Context, because the wall clock can be set.
 func (k *Lock) Until() time.Time {
 	left := k.Remaining()
@@ -266,10 +268,10 @@ func (k *Lock) Until() time.Time {
 	return time.Now().Add(left)
 }
 
-// Votes returns how many nodes are known to hold the lock, and zero once it is lost or released. It
-// counts nodes that granted the lock or its last extension, and those that were given it again
-// since. The votes above the quorum are the lock's margin: so many nodes can forget it before
-// another client can get it.
+// Votes returns the number of nodes that are known to hold the lock, and zero once it is lost or
+// released. It counts nodes that granted the lock or its last extension, and nodes on which it was
+// repaired since. The votes above the quorum are the lock's margin: that number of nodes can forget
+// it before another client can get it.
 func (k *Lock) Votes() int {
 	if k.Remaining() == 0 {
 		return 0
@@ -278,7 +280,7 @@ func (k *Lock) Votes() int {
 }
 
 // Fence returns the lock's fencing token (option Fenced), above zero and below 2^53. A later lock
-// of this name has a greater one, also after a handover within a process. It is zero without
+// of this name has a greater token, even after a handover within a process. Fence is zero without
 // Fenced, and for a lock of several names: see FenceOf.
 //
 // Send it to the resource with every write, and let the resource reject a lower token than it has
@@ -290,8 +292,7 @@ func (k *Lock) Fence() int64 {
 	return k.parts[0].lock.Token
 }
 
-// FenceOf returns the fencing token of one of the lock's names, and zero for a name that the lock
-// does not have.
+// FenceOf returns the fencing token of one of the lock's names, and zero for any other name.
 func (k *Lock) FenceOf(name string) int64 {
 	for _, p := range k.parts {
 		if p.name == name {
@@ -301,18 +302,19 @@ func (k *Lock) FenceOf(name string) int64 {
 	return 0
 }
 
-// Extend renews the lock now, for its full TTL from the start of the call. It never shortens what
-// is left, and does not disturb the renewals. It returns within the node timeout, or twice that if
-// the nodes' records have changed and must be read.
+// Extend renews the lock now, for its full TTL from the start of the call. It never shortens the
+// remaining time, and does not affect the renewals. It returns within the node timeout, or twice
+// that if the nodes' records have changed and must be read.
 //
-// Errors: ErrLost if the deadline has passed or a majority no longer holds the lock, which has then
-// ended; ErrReleased or ErrClosed after Release or Close; ErrNoQuorum or ctx's error if too few
-// nodes answered. Then the lock is held until its old deadline, and it makes sense to ask again.
+// The error is ErrLost if the deadline has passed or a majority no longer holds the lock, which has
+// then ended. It is ErrReleased or ErrClosed after Release or Close. It is ErrNoQuorum or ctx's
+// error if too few nodes answered: the lock is then held until its old deadline, and the call can
+// be repeated.
 func (k *Lock) Extend(ctx context.Context) error { return k.extend(ctx, 0) }
 
-// ExtendFor is Extend for a TTL of ttl, which the lock has from then on. A ttl below its TTL changes
-// nothing: the lock is extended for the TTL that it has. ExtendFor returns an error, and extends
-// nothing, if the Locker would take no lock with that TTL.
+// ExtendFor extends the lock like Extend, for the TTL ttl, which replaces the lock's TTL. If ttl is
+// below the lock's TTL, the lock is extended for its own TTL instead. ExtendFor returns an error,
+// and extends nothing, if the Locker does not allow that TTL.
 func (k *Lock) ExtendFor(ctx context.Context, ttl time.Duration) error {
 	if ttl > k.settings.TTL {
 		if _, err := k.settings.with([]Option{TTL(ttl)}); err != nil {
@@ -329,7 +331,7 @@ func (k *Lock) extend(ctx context.Context, ttl time.Duration) error {
 	defer k.locker.awaitObservers()
 	_, f := k.has.Extend(ctx, ttl)
 	for range 2 {
-		if f == nil || !f.IsEarly { // else the nodes have the longer TTL on record now, and will grant it
+		if f == nil || !f.IsEarly { // otherwise the nodes have the longer TTL on record now, and will grant it
 			break
 		}
 		_, f = k.has.Extend(ctx, ttl)
@@ -346,7 +348,7 @@ func (k *Lock) failed(ctx context.Context, op protocol.Op, f *core.Failure) erro
 		switch cause := k.hasEnded(); {
 		case cause != nil && cause != ErrReleased && cause != ErrClosed:
 			return cause // lost
-		case f.Answers == nil: // no node was asked: it has ended, or another caller is releasing it
+		case f.Answers == nil: // no node was asked: the lock has ended, or another caller is releasing it
 			return fmt.Errorf("redlock: %q: %w", k.name, cmp.Or(cause, ErrReleased))
 		}
 	}
@@ -357,7 +359,7 @@ func (k *Lock) failed(ctx context.Context, op protocol.Op, f *core.Failure) erro
 // Call cancel when the work is done: it ends the context and frees its resources. Bind is safe for
 // concurrent use.
 func (k *Lock) Bind(ctx context.Context) (bound context.Context, cancel context.CancelFunc) {
-	bound, end := context.WithCancelCause(ctx)
+	bound, end := context.WithCancelCause(context.WithValue(ctx, heldKey{}, k))
 	ended := k.Context()
 	unlink := context.AfterFunc(ended, func() { end(context.Cause(ended)) })
 	return bound, func() {
@@ -366,20 +368,61 @@ func (k *Lock) Bind(ctx context.Context) (bound context.Context, cancel context.
 	}
 }
 
+// heldKey is the context key of a lock.
+type heldKey struct{}
+
+// FromContext returns the lock under which ctx runs: the Lock whose Do, Context or Bind created
+// ctx, or a context from which ctx is derived. If there are several, it returns the innermost one;
+// it returns nil if there are none. The lock may have ended since: see Valid.
+//
+// Acquire and Do return an error if ctx runs under a lock of the same Locker and name, because they
+// would wait for it without end. If a goroutine may wait until the lock is released, pass it a
+// context that is not derived from the lock's context.
+func FromContext(ctx context.Context) *Lock {
+	k, _ := ctx.Value(heldKey{}).(*Lock)
+	return k
+}
+
+// checkNested returns an error if the call would wait for a lock under which its context runs.
+func (c *call) checkNested() error {
+	for k := FromContext(c.ctx); k != nil; k = FromContext(k.call.ctx) {
+		if k.locker != c.locker || !k.blocks(c.settings) || !k.Valid() {
+			continue
+		}
+		for _, name := range c.each() {
+			if slices.Contains(k.each(), name) {
+				return fmt.Errorf("redlock: acquire %q: the context runs under this lock already, and locks are not re-entrant: "+
+					"pass the Lock down (see FromContext), or release it first", name)
+			}
+		}
+	}
+	return nil
+}
+
+// blocks reports whether another lock of the name with these settings would have to wait for the
+// end of this one.
+func (k *Lock) blocks(other *settings) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	readers := other.Shared && (k.settings.Shared || k.downgraded)
+	permits := other.holders() > 1 && k.settings.holders() > 1
+	return !readers && !permits
+}
+
 // Release ends the lock. Its context ends at once, with cause ErrReleased. If another caller of the
-// Locker waits for such a lock, that caller gets this one, and Release returns at once. Otherwise
-// all nodes are asked to delete the key if it holds the lock's value, and Release returns when a
-// quorum has confirmed, or after the node timeout.
+// Locker waits for such a lock, the lock is handed over to that caller, and Release returns at
+// once. Otherwise all nodes are asked to delete the key if it holds the lock's value, and Release
+// returns when a quorum has confirmed, or after the node timeout.
 //
-// ctx bounds the waiting only. The requests are sent even if ctx has ended, so defer
-// lock.Release(ctx) is right.
+// ctx limits only the wait. The requests are sent even if ctx has ended, so defer lock.Release(ctx)
+// is correct.
 //
-// Errors: ErrLost if the lock was no longer held, so work may have run unprotected; ErrReleased or
-// ErrClosed if it was released before; ErrNoQuorum or ctx's error if too few nodes confirmed. Then
-// the release goes on in the background, and the key expires within the TTL. Release is safe for
-// concurrent use.
+// The error is ErrLost if the lock was no longer held, so that work may have run unprotected. It is
+// ErrReleased or ErrClosed if the lock was released before. It is ErrNoQuorum or ctx's error if too
+// few nodes confirmed; then the release continues in the background, and the key expires within the
+// TTL. Release is safe for concurrent use.
 func (k *Lock) Release(ctx context.Context) error {
-	if ctx == nil { // the lock must not stay for that
+	if ctx == nil { // the lock must be released nevertheless
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
 		_ = k.release(ended)
@@ -404,10 +447,11 @@ func (k *Lock) release(ctx context.Context) error {
 	return err
 }
 
-// Downgrade makes a writer's lock that of a reader. No other writer can get it in between, and it
-// goes on under the same Context. Downgrade extends the lock as Extend does, with the same errors.
-// After ErrNoQuorum or ctx's error the lock is still held, by some nodes as a writer's, and the
-// next renewal or Downgrade completes the change. For a reader it is Extend.
+// Downgrade converts the lock of a writer to the lock of a reader. No other writer can get it in
+// between, and its Context stays the same. Downgrade extends the lock as Extend does, with the same
+// errors. After ErrNoQuorum or ctx's error the lock is still held, on some nodes as a writer's
+// lock, and the next renewal or Downgrade completes the change. For a reader Downgrade is the same
+// as Extend.
 //
 // The fencing token stays, but orders no later write. For locks of several names, and with Permits,
 // Downgrade is an error and changes nothing.
@@ -415,22 +459,29 @@ func (k *Lock) Downgrade(ctx context.Context) error {
 	if ctx == nil {
 		return nilContext(protocol.OpExtend, k.name)
 	}
-	switch { // readers lock one name, and have one set for it
+	switch { // readers hold a single name
 	case k.names != nil:
-		return fmt.Errorf("redlock: downgrade %q: readers lock one name at a time, and this is a lock of several names: keep it, or release it", k.Name())
+		return fmt.Errorf("redlock: downgrade %q: readers lock one name at a time, and this lock has several names: keep it, or release it", k.Name())
 	case k.settings.holders() > 1:
-		return fmt.Errorf("redlock: downgrade %q: a permit is no writer's lock: keep it, or release it", k.name)
+		return fmt.Errorf("redlock: downgrade %q: a permit cannot become the lock of a reader: keep it, or release it", k.name)
 	}
 	defer k.locker.awaitObservers()
 	_, f := k.parts[0].lock.Downgrade(ctx)
+	if f == nil {
+		k.mu.Lock()
+		k.downgraded = true
+		k.mu.Unlock()
+	}
 	return k.failed(ctx, protocol.OpExtend, f)
 }
 
-// Permit returns which permit the lock has, from zero to k-1 with the option Permits(k). No two
-// holders have the same at one time. With Weight it is one of them; without Permits it is zero.
+// Permit returns the number of the lock's permit, from zero to k-1 with the option Permits(k). No
+// two holders have the same permit at the same time. With Weight it is one of the permits; without
+// Permits it is zero.
 func (k *Lock) Permit() int { return k.parts[0].slot }
 
-// Permits returns which permits the lock has, in rising order: as many as its Weight. See Permit.
+// Permits returns the numbers of the lock's permits, in rising order: as many as its Weight. See
+// Permit.
 func (k *Lock) Permits() (permits []int) {
 	for _, p := range k.parts {
 		permits = append(permits, p.slot)

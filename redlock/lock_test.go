@@ -16,8 +16,8 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// TestReleaseEndsTheLock: the context at once, the keys a leg later, and
-// nothing that the lock says afterwards sounds as if it were held.
+// TestReleaseEndsTheLock: the context ends at once, and the keys a leg later. Afterwards no method
+// of the lock reports it as held.
 func TestReleaseEndsTheLock(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w, redlock.TTL(ttl))
@@ -38,7 +38,7 @@ func TestReleaseEndsTheLock(t *testing.T) {
 	})
 }
 
-// TestReleaseReturnsAtTheQuorum, and the rest goes on.
+// TestReleaseReturnsAtTheQuorum: the other requests continue.
 func TestReleaseReturnsAtTheQuorum(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -58,16 +58,16 @@ func TestReleaseReturnsAtTheQuorum(t *testing.T) {
 	})
 }
 
-// TestReleaseInsistsOnlyWhereTheValueMayBe: a node that refused or failed is asked once, and not pestered for a TTL. An
-// extension that failed does not mean that the value is gone; one that was refused does.
-func TestReleaseInsistsOnlyWhereTheValueMayBe(t *testing.T) {
+// TestReleaseRetriesOnlyIfTheValueMayExist: a node that refused or failed gets one request, and no
+// retries for a TTL. A failed extension does not mean that the value is gone; a refused one does.
+func TestReleaseRetriesOnlyIfTheValueMayExist(t *testing.T) {
 	t.Parallel()
 	late := func(a answer) answer { a.after = time.Millisecond; return a }
 	for _, c := range []struct {
 		votes, extensions []answer
 		insists           []bool
 	}{
-		{ // the first seven are a quorum of twelve
+		{ // the first seven nodes are a quorum of twelve
 			[]answer{grants, grants, grants, grants, grants, grants, grants, late(grants), late(refuses), late(faults[0]), late(faults[1]), faults[3]}, nil,
 			[]bool{true, true, true, true, true, true, true, true, false, false, true, true},
 		},
@@ -98,12 +98,12 @@ func TestReleaseInsistsOnlyWhereTheValueMayBe(t *testing.T) {
 	}
 }
 
-// TestOnlyTheReleaseOfAHeldLockExpectsNoRefusal: a node may take a way that costs more if the value
-// is gone.
+// TestOnlyTheReleaseOfAHeldLockExpectsNoRefusal: a node may use a method that costs more if the
+// value is gone.
 func TestOnlyTheReleaseOfAHeldLockExpectsNoRefusal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		refusing := 1 // the first nodes
+		refusing := 1 // number of nodes that refuse
 		ps, l := puppets(t, 3, func(i int, op protocol.Op, _ int) answer {
 			if op == protocol.OpAcquire && i < refusing {
 				return refuses
@@ -137,7 +137,7 @@ func TestOnlyTheReleaseOfAHeldLockExpectsNoRefusal(t *testing.T) {
 	})
 }
 
-// TestReleaseFromManyGoroutines succeeds in exactly one.
+// TestReleaseFromManyGoroutines: exactly one call succeeds.
 func TestReleaseFromManyGoroutines(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
@@ -160,7 +160,6 @@ func TestReleaseFromManyGoroutines(t *testing.T) {
 	})
 }
 
-// TestReleaseWithAnEndedContextStillReleases.
 func TestReleaseWithAnEndedContextStillReleases(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
@@ -174,8 +173,8 @@ func TestReleaseWithAnEndedContextStillReleases(t *testing.T) {
 	})
 }
 
-// TestReleaseAfterTheDeadlineIsALoss, even if the process was paused and its
-// timer has not yet had a chance to say so.
+// TestReleaseAfterTheDeadlineIsALoss: the process may have been paused, so that its timer has not
+// fired yet.
 func TestReleaseAfterTheDeadlineIsALoss(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, c := open(t, w, redlock.TTL(ttl))
@@ -190,8 +189,8 @@ func TestReleaseAfterTheDeadlineIsALoss(t *testing.T) {
 	})
 }
 
-// TestAContextThatIsAskedForLate has ended as the lock has, however that was.
-func TestAContextThatIsAskedForLate(t *testing.T) {
+// TestLateContextHasEndedLikeTheLock covers each way in which a lock can end.
+func TestLateContextHasEndedLikeTheLock(t *testing.T) {
 	type key struct{}
 	for name, c := range map[string]struct {
 		opts  []redlock.Option
@@ -217,7 +216,7 @@ func TestAContextThatIsAskedForLate(t *testing.T) {
 			l, _ := open(t, w)
 			lock, err := l.Acquire(context.WithValue(t.Context(), key{}, "value"), "x", c.opts...)
 			require.NoError(t, err)
-			time.Sleep(leg) // the last votes
+			time.Sleep(leg) // until the last votes have arrived
 			c.end(t, l, lock)
 			assert.ErrorIs(t, context.Cause(lock.Context()), c.cause)
 			assert.Equal(t, "value", lock.Context().Value(key{}))
@@ -226,8 +225,8 @@ func TestAContextThatIsAskedForLate(t *testing.T) {
 	}
 }
 
-// TestABoundContextEndsWithEither: the lock or the context that it is made of, and by cancel.
-func TestABoundContextEndsWithEither(t *testing.T) {
+// TestBoundContextEndsWithEither: the context ends with the lock, with its parent, or on cancel.
+func TestBoundContextEndsWithEither(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		type key struct{}

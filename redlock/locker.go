@@ -14,51 +14,49 @@ import (
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/record"
+	"github.com/redquorum/redquorum/redlock/internal/compose"
 	"github.com/redquorum/redquorum/redlock/internal/engine"
 	"github.com/redquorum/redquorum/redlock/internal/guard"
-	"github.com/redquorum/redquorum/redlock/internal/owners"
-	"github.com/redquorum/redquorum/redlock/internal/queue"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
-	"github.com/redquorum/redquorum/redlock/internal/semaphore"
 )
 
-// A Locker takes locks by a quorum of its nodes. One Locker serves a whole program: locks of
+// A Locker acquires locks with a quorum of its nodes. One Locker serves a whole program: locks of
 // different names do not wait for each other. It is safe for concurrent use.
 type Locker struct {
 	settings settings
-	places   []*place // one, or those of NewGroups in the order of their names
+	places   []*place // one, or the groups of NewGroups in the order of their names
 	groups   []string // names of the places; nil for New
 	met      meeting
-	events   []*queue.Queue[Event]
+	events   []*engine.Queue[Event]
 
 	isClosing atomic.Bool   // Close was called
-	closed    chan struct{} // likewise
-	done      chan struct{} // and it has done its work
+	closed    chan struct{} // closed when Close is called
+	done      chan struct{} // closed when Close has done its work
 	closeErr  error
 }
 
-// A place is a group of servers, as the Locker uses it.
+// A place is a group of servers with its engine.
 type place struct {
 	locker *Locker
-	name   string // of the group; empty for New
+	name   string // name of the group; empty for New
 	nodes
 	engine  *engine.Engine
-	permits *semaphore.Semaphores
+	permits *compose.Semaphores
 }
 
 // A Node is one independent Redis server, as pool.Open returns it.
 type Node = protocol.Node
 
-// New returns a Locker over nodes, which must be independent servers: no replicas of each other. N
-// nodes survive the loss of (N-1)/2, so an odd number is best. All clients that compete for a name
-// must use the same nodes.
+// New returns a Locker over nodes, which must be independent servers and not replicas of each
+// other. N nodes survive the loss of (N-1)/2, so an odd number is best. All clients that compete
+// for a name must use the same nodes.
 //
 // The Locker owns the nodes from here on and closes them in Close, or if New fails. A node that
 // belongs to another Locker is refused, and is not closed.
 func New(nodes []Node, opts ...LockerOption) (*Locker, error) {
 	return owning(nodes, func() (*Locker, error) {
 		if len(nodes) == 0 {
-			return nil, errors.New("redlock: no nodes; give at least one, five survive the loss of two")
+			return nil, errors.New("redlock: no nodes: pass at least one; five survive the loss of two")
 		}
 		s, err := lockerSettings(opts)
 		if err != nil {
@@ -73,28 +71,27 @@ func New(nodes []Node, opts ...LockerOption) (*Locker, error) {
 	})
 }
 
-// owning returns the Locker that open makes of nodes which are its own from here on. After an error
-// it closes them.
+// owning calls open to create a Locker that owns the nodes. After an error it closes them.
 func owning(nodes []protocol.Node, open func() (*Locker, error)) (*Locker, error) {
-	own, err := owners.Claim(nodes)
+	own, err := engine.Own(nodes)
 	var l *Locker
 	if err == nil {
 		l, err = open()
 	}
 	if err != nil {
 		closeAll(own)
-		owners.Disclaim(own)
+		engine.Disown(own)
 		return nil, err
 	}
 	return l, nil
 }
 
-// newLocker returns a Locker that has no places yet.
+// newLocker returns a Locker without places.
 func newLocker(s *settings) *Locker {
 	l := &Locker{settings: *s, closed: make(chan struct{}), done: make(chan struct{})}
-	l.settings.variants = &variants{seed: maphash.MakeSeed()}
+	l.settings.optionCache = &optionCache{seed: maphash.MakeSeed()}
 	for _, o := range s.observers {
-		l.events = append(l.events, queue.New(func(e Event, dropped int) {
+		l.events = append(l.events, engine.NewQueue(func(e Event, dropped int) {
 			e.Dropped = dropped
 			o.Observe(e)
 		}))
@@ -102,7 +99,7 @@ func newLocker(s *settings) *Locker {
 	return l
 }
 
-// newPlace returns the place of a group's nodes. The hash is that of all groups (see package groups).
+// newPlace returns the place of a group's nodes. hash covers all groups (see keys.Groups).
 func (l *Locker) newPlace(name, hash string, nodes []protocol.Node) *place {
 	s := &l.settings
 	p := &place{locker: l, name: name, nodes: slices.Clone(nodes)}
@@ -118,15 +115,15 @@ func (l *Locker) newPlace(name, hash string, nodes []protocol.Node) *place {
 		}
 	}
 	p.engine = engine.New(c)
-	p.permits = semaphore.New(p.engine, p.nodes, s.clock)
+	p.permits = compose.NewSemaphores(p.engine, p.nodes, s.clock)
 	return p
 }
 
-// checkNodes refuses more nodes than a vote has room for, nodes that are nil or twice there, and
-// those that need the memory guard without it.
+// checkNodes returns an error for too many nodes, for nodes that are nil or duplicated, and for
+// nodes that need the memory guard if it is off.
 func (s *settings) checkNodes(nodes []protocol.Node) error {
 	if n := len(nodes); n > quorum.MaxNodes {
-		return fmt.Errorf("redlock: %d nodes, at most %d are possible; five or seven are enough", n, quorum.MaxNodes)
+		return fmt.Errorf("redlock: %d nodes, at most %d are possible: five or seven are enough", n, quorum.MaxNodes)
 	}
 	names := map[string]int{}
 	for i, n := range nodes {
@@ -144,8 +141,9 @@ func (s *settings) checkNodes(nodes []protocol.Node) error {
 	return nil
 }
 
-// Check returns why Acquire would refuse the options, or nil, and ErrClosed after Close. It asks no
-// node. It is for code that gets options long before it acquires a lock.
+// Check returns the error with which Acquire would refuse the options, or nil, and ErrClosed after
+// Close. It sends nothing to the nodes. It is for code that gets options long before it acquires a
+// lock.
 func (l *Locker) Check(opts ...Option) error {
 	if l.isClosed() {
 		return fmt.Errorf("redlock: %w", ErrClosed)
@@ -155,9 +153,9 @@ func (l *Locker) Check(opts ...Option) error {
 }
 
 // Close releases the locks that are still held, and their contexts end with cause ErrClosed.
-// Callers that wait get ErrClosed. Close waits for the nodes for the node timeout at most, and
-// closes them. Then it waits as long for each Observer. A key on a node that was not reached
-// expires. Close may be called twice.
+// Waiting callers get ErrClosed. Close waits for the nodes for at most the node timeout, and closes
+// them. Then it waits for as long for each Observer. If a node cannot be reached, its keys expire.
+// Close may be called twice.
 func (l *Locker) Close() error {
 	if !l.isClosing.CompareAndSwap(false, true) {
 		<-l.done
@@ -175,7 +173,7 @@ func (l *Locker) Close() error {
 	}
 	engines.Wait()
 	l.closeErr = closeAll(all)
-	owners.Disclaim(all)
+	engine.Disown(all)
 	l.awaitObservers()
 	for _, q := range l.events {
 		q.GiveUp()
@@ -184,7 +182,7 @@ func (l *Locker) Close() error {
 	return l.closeErr
 }
 
-// closeAll closes the nodes at the same time, so one that hangs does not keep the others.
+// closeAll closes the nodes concurrently, so that a hanging node does not delay the others.
 func closeAll(nodes []protocol.Node) error {
 	errs := make([]error, len(nodes))
 	var wg sync.WaitGroup
@@ -201,18 +199,18 @@ func closedError(op protocol.Op, name string) error {
 	return fmt.Errorf("redlock: %s %q: %w", op, name, ErrClosed)
 }
 
-// Do waits for the lock name as Acquire does, and runs fn while it holds it. The context of fn ends
-// with ctx, and when the lock is lost; fn must then stop. The lock is released when fn returns or
-// panics.
+// Do waits for the lock name like Acquire, and runs fn while it holds the lock. The context of fn
+// ends with ctx, and when the lock is lost; fn must then stop. The lock is released when fn returns
+// or panics.
 //
-// Do returns fn's error, joined with one that matches ErrLost or ErrClosed if the lock was lost, or
-// the Locker closed, before fn returned. A release that too few nodes confirmed is no error here:
-// the work was protected, and the rest expires.
+// Do returns the error of fn. If the lock was lost or the Locker closed before fn returned, Do
+// joins it with an error that matches ErrLost or ErrClosed. Do reports no error if too few nodes
+// confirmed the release: the work was protected, and the keys expire.
 func (l *Locker) Do(ctx context.Context, name string, fn func(context.Context) error, opts ...Option) error {
 	return l.do(ctx, &call{name: name}, fn, opts)
 }
 
-// do acquires what is asked for, runs fn under ctx and the lock, and releases the lock.
+// do acquires the lock of asked, runs fn under ctx and the lock, and releases the lock.
 func (l *Locker) do(ctx context.Context, asked *call, fn func(context.Context) error, opts []Option) (err error) {
 	if fn == nil {
 		return fmt.Errorf("redlock: do %q: the function is nil", cmp.Or(asked.name, textOf(asked.names)))
@@ -232,11 +230,11 @@ func (l *Locker) do(ctx context.Context, asked *call, fn func(context.Context) e
 	return fn(work)
 }
 
-// isObserved reports whether there is an observer to be told. Events cost readings of the clock, each of them a
+// isObserved reports whether there are observers. Events cost readings of the clock, each of them a
 // system call.
 func (l *Locker) isObserved() bool { return len(l.events) > 0 }
 
-// publish hands an event to all observers' queues.
+// publish puts an event into the queues of all observers.
 func (l *Locker) publish(e Event) {
 	e.Time = time.Now()
 	for _, q := range l.events {
@@ -244,22 +242,22 @@ func (l *Locker) publish(e Event) {
 	}
 }
 
-// awaitObservers is called before a call returns: see Observer.
+// awaitObservers waits for the observers before a call returns: see Observer.
 func (l *Locker) awaitObservers() {
 	for _, q := range l.events {
 		q.Await(l.settings.clock, l.settings.Timeout)
 	}
 }
 
-// checkName returns why a name cannot be that of a lock, or nil. Any bytes are allowed.
+// checkName returns the reason a name is invalid, or nil. Any bytes are allowed.
 func (l *Locker) checkName(name string) error {
 	switch key := l.settings.prefix + name; {
 	case name == "":
 		return errors.New("redlock: the name of a lock must not be empty")
 	case len(key) > maxName:
-		return fmt.Errorf("redlock: the name of a lock is too long: %d bytes with its prefix, at most %d; hash it", len(key), maxName)
+		return fmt.Errorf("redlock: the name of a lock is too long: %d bytes with its prefix, at most %d: hash it", len(key), maxName)
 	case keys.Reserved(key):
-		return fmt.Errorf("redlock: %q is a key of redlock's own; choose another name", name)
+		return fmt.Errorf("redlock: %q is a key of redlock's own: choose another name", name)
 	}
 	return nil
 }

@@ -24,8 +24,8 @@ func nodes(names ...string) (nodes []protocol.Node, all []*puppet) {
 	return nodes, all
 }
 
-// TestNewRefusesWhatCannotWork, says why, and gives back the nodes.
-func TestNewRefusesWhatCannotWork(t *testing.T) {
+// TestNewRefusesInvalidArguments: New returns the reason and closes the nodes.
+func TestNewRefusesInvalidArguments(t *testing.T) {
 	t.Parallel()
 	many := make([]string, 65)
 	for i := range many {
@@ -42,7 +42,7 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 		"nodes 1 and 3 are the same, a": {[]string{"a", "b", "a"}, nil},
 		"TTL(9ms): must be between 10ms and 8760h0m0s": {five, []redlock.LockerOption{redlock.TTL(9 * time.Millisecond)}},
 		"TTL(8760h0m0.001s): must be":                  {five, []redlock.LockerOption{redlock.TTL(365*24*time.Hour + time.Millisecond)}},
-		"TTL(1h0m0.001s): is above an hour: after a restart of most servers no client would get any lock for 1h0m0.001s; if that is": {five, []redlock.LockerOption{redlock.TTL(time.Hour + time.Millisecond)}},
+		"TTL(1h0m0.001s): is above an hour: after a restart of most servers no client would get any lock for 1h0m0.001s: if that is": {five, []redlock.LockerOption{redlock.TTL(time.Hour + time.Millisecond)}},
 		"TTL(-1s): must be":                            {five, []redlock.LockerOption{redlock.TTL(-time.Second)}},
 		"NodeTimeout(0s): must be above zero":          {five, []redlock.LockerOption{redlock.NodeTimeout(0)}},
 		"NodeTimeout(10s): must be below the TTL, 10s": {five, []redlock.LockerOption{redlock.NodeTimeout(10 * time.Second)}},
@@ -71,7 +71,7 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 	assert.Equal(t, 1, all[0].closed)
 }
 
-func TestNewTakesFromOneTo64Nodes(t *testing.T) {
+func TestNewAcceptsOneTo64Nodes(t *testing.T) {
 	t.Parallel()
 	for n := 1; n <= 64; n++ {
 		synctest.Test(t, func(t *testing.T) {
@@ -84,8 +84,9 @@ func TestNewTakesFromOneTo64Nodes(t *testing.T) {
 	}
 }
 
-// TestOptionsOfALockOverrideThoseOfNew for that lock alone, and are checked as strictly.
-func TestOptionsOfALockOverrideThoseOfNew(t *testing.T) {
+// TestOptionsOfALockOverrideTheDefaults: they affect that lock alone, and are checked as strictly
+// as the defaults.
+func TestOptionsOfALockOverrideTheDefaults(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ps, l := puppets(t, 1, func(int, protocol.Op, int) answer { return grants }, redlock.TTL(time.Second), redlock.NodeTimeout(300*time.Millisecond))
@@ -111,8 +112,9 @@ func TestOptionsOfALockOverrideThoseOfNew(t *testing.T) {
 	})
 }
 
-// TestDefaultsCanBeSetAgain for one lock of a Locker that has others.
-func TestDefaultsCanBeSetAgain(t *testing.T) {
+// TestDefaultsCanBeRestored: the Locker has other defaults, and one lock has the package's
+// defaults.
+func TestDefaultsCanBeRestored(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w, redlock.TTL(ttl), longest, redlock.MaxHold(time.Second), redlock.Retries(0), redlock.RetryInterval(time.Minute))
 		take(t, l, "x")
@@ -123,7 +125,7 @@ func TestDefaultsCanBeSetAgain(t *testing.T) {
 	})
 }
 
-// TestNames: any bytes will do, up to 1024 with the prefix, and none at all will not.
+// TestNames: a name may contain any bytes, up to 1024 with the prefix, but must not be empty.
 func TestNames(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w, redlock.Prefix("lock:"))
@@ -145,8 +147,8 @@ func TestNames(t *testing.T) {
 	})
 }
 
-// TestCloseReleasesWhatIsHeld, says so to the holders, and waits for it.
-func TestCloseReleasesWhatIsHeld(t *testing.T) {
+// TestCloseReleasesHeldLocks: Close notifies the holders and waits for the releases.
+func TestCloseReleasesHeldLocks(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		x, y := take(t, l, "x"), take(t, l, "y", redlock.Renew(false))
@@ -160,15 +162,16 @@ func TestCloseReleasesWhatIsHeld(t *testing.T) {
 	})
 }
 
-// TestCloseWaitsForReleasesUnderWay, so that a program that ends right after Release leaves no key; but for no longer
-// than a node timeout. Of two calls, both return when all is over.
-func TestCloseWaitsForReleasesUnderWay(t *testing.T) {
+// TestCloseWaitsForCurrentReleases: a program that calls Close and exits right after Release leaves
+// no key. Close waits for at most a node timeout. Two concurrent calls both return after all
+// releases.
+func TestCloseWaitsForCurrentReleases(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		w.SetNet(sim.Net{Patience: time.Hour, Travel: slowNode(4, 30*time.Millisecond)})
 		l, _ := open(t, w)
 		lock := take(t, l, "x")
 		time.Sleep(time.Second)
-		require.NoError(t, lock.Release(t.Context())) // by four nodes
+		require.NoError(t, lock.Release(t.Context())) // four nodes confirm the release
 		second := make(chan time.Duration)
 		const over = 60*time.Millisecond - rtt
 		time.AfterFunc(leg, func() { second <- took(func() { l.Close() }) })
@@ -185,9 +188,9 @@ func TestCloseWaitsForReleasesUnderWay(t *testing.T) {
 	})
 }
 
-// TestCloseEndsAcquisitionsUnderWay: those that vote, wait and queue. What the
-// votes took is given back before Close returns.
-func TestCloseEndsAcquisitionsUnderWay(t *testing.T) {
+// TestCloseEndsCurrentAcquisitions: they are in an attempt, a pause or a queue. Their grants are
+// released before Close returns.
+func TestCloseEndsCurrentAcquisitions(t *testing.T) {
 	for name, at := range map[string]time.Duration{"SETs under way": leg / 2, "replies under way": leg + leg/2} {
 		simulateCase(t, name, 5, func(t *testing.T, w *sim.World) {
 			l, _ := open(t, w)
@@ -209,7 +212,6 @@ func TestCloseEndsAcquisitionsUnderWay(t *testing.T) {
 	}
 }
 
-// TestCloseReportsTheNodesErrors.
 func TestCloseReportsTheNodesErrors(t *testing.T) {
 	t.Parallel()
 	given, _ := nodes("a", "b")
@@ -227,9 +229,9 @@ type stubborn struct {
 
 func (s stubborn) Close() error { return s.err }
 
-// TestANodeBelongsToOneLocker: a second one over the same nodes is refused, and
-// leaves them to the first. What it was given besides is closed.
-func TestANodeBelongsToOneLocker(t *testing.T) {
+// TestNodeBelongsToOneLocker: New refuses a second Locker over the same nodes, and leaves them to
+// the first Locker. The other nodes of the second are closed.
+func TestNodeBelongsToOneLocker(t *testing.T) {
 	t.Parallel()
 	given, all := nodes("a", "b", "c", "d")
 	l, err := redlock.New(given[:3], redlock.MemoryGuard(false))
@@ -255,7 +257,8 @@ func TestANodeBelongsToOneLocker(t *testing.T) {
 	require.NoError(t, last.Close())
 }
 
-// TestNilArgumentsAreNamed instead of a nil dereference where no caller looks for its mistake.
+// TestNilArgumentsAreNamed: without a check, a nil dereference would occur in a place that does not
+// show the mistake.
 func TestNilArgumentsAreNamed(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w, redlock.TTL(ttl))
@@ -281,9 +284,9 @@ func TestNilArgumentsAreNamed(t *testing.T) {
 	})
 }
 
-// TestDoHoldsTheLockMeanwhile, passes fn's error on, and gives the lock back, also when fn panics or is told that the
-// caller's context has ended.
-func TestDoHoldsTheLockMeanwhile(t *testing.T) {
+// TestDoHoldsTheLockDuringTheCall: Do returns fn's error and releases the lock, even if fn panics
+// or the caller's context has ended.
+func TestDoHoldsTheLockDuringTheCall(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		type key struct{}
@@ -313,15 +316,16 @@ func TestDoHoldsTheLockMeanwhile(t *testing.T) {
 	})
 }
 
-// TestDoTellsOfALoss: fn's context ends, and the error says that the work may have run unprotected, beside fn's own. So
-// it does of a Close, and of a loss that shows only when the lock is released.
-func TestDoTellsOfALoss(t *testing.T) {
+// TestDoReportsALoss: fn's context ends, and the error reports that the work may have run
+// unprotected, in addition to fn's own error. The same applies to a Close, and to a loss noticed
+// only at the release.
+func TestDoReportsALoss(t *testing.T) {
 	broken := errors.New("broken")
 	waits := func(ctx context.Context) error { <-ctx.Done(); return nil }
 	for name, c := range map[string]struct {
 		fn    func(ctx context.Context, w *sim.World, l *redlock.Locker) error
 		kind  error
-		after time.Duration // until the context ends
+		after time.Duration // time until the context ends
 	}{
 		"fn succeeds": {func(ctx context.Context, _ *sim.World, _ *redlock.Locker) error { return waits(ctx) }, redlock.ErrLost, validity},
 		"fn fails":    {func(ctx context.Context, _ *sim.World, _ *redlock.Locker) error { waits(ctx); return broken }, redlock.ErrLost, validity},
@@ -350,8 +354,8 @@ func TestDoTellsOfALoss(t *testing.T) {
 	}
 }
 
-// TestDoThatGetsNoLockDoesNotRun fn.
-func TestDoThatGetsNoLockDoesNotRun(t *testing.T) {
+// TestDoWithoutALockDoesNotRunFn.
+func TestDoWithoutALockDoesNotRunFn(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		take(t, l, "x")
@@ -363,9 +367,18 @@ func TestDoThatGetsNoLockDoesNotRun(t *testing.T) {
 	})
 }
 
-// TestDoSurvivesAReleaseThatTooFewConfirm: the work was protected, and what
-// remains expires by itself.
-func TestDoSurvivesAReleaseThatTooFewConfirm(t *testing.T) {
+func TestWaitDoesNotLimitTheWorkOfDo(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		require.NoError(t, l.Do(t.Context(), "x", func(ctx context.Context) error {
+			time.Sleep(time.Hour)
+			return ctx.Err()
+		}, redlock.Wait(time.Second)))
+	})
+}
+
+// TestDoAcceptsAnUnconfirmedRelease: the work was protected, and the keys expire.
+func TestDoAcceptsAnUnconfirmedRelease(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		assert.NoError(t, l.Do(t.Context(), "x", func(context.Context) error {
@@ -380,7 +393,7 @@ type forgetful struct{ protocol.Node }
 
 func (forgetful) Forgets() bool { return true }
 
-func TestANodeThatForgetsNeedsTheGuard(t *testing.T) {
+func TestForgetfulNodeNeedsTheGuard(t *testing.T) {
 	t.Parallel()
 	given, all := nodes("a", "b", "c")
 	given[1] = &forgetful{given[1]}

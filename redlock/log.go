@@ -9,49 +9,50 @@ import (
 	"github.com/redquorum/redquorum/internal/protocol"
 )
 
-// Log writes what the Locker does to l. Default: nowhere. It can be combined with Observe.
+// Log writes the events of the Locker to l. Default: no log. It can be combined with Observe.
 //
 //	Error   a lock was lost
 //	Warn    no quorum; a release that no quorum confirmed; a node's fault
 //	Info    a node answers again
-//	Debug   all else: each vote, try, acquisition, extension and release, and contention
+//	Debug   everything else: each vote, try, acquisition, extension and release, and contention
 //
-// Warnings about outages, and about each node's faults, come at most once a minute; the others are
-// Debug. A Warn or an Info is about servers, and names no lock, votes or times, so it is alike in
-// all processes. Other records have what is known: name, permit, op, group, node, outcome, votes,
-// elapsed, remaining and err, and the event's context for handlers that look for traces. The value
-// of a lock is never logged.
+// Warnings about outages, and about each node's faults, are logged at most once a minute; the
+// others are Debug. Records at Warn and Info concern servers. They contain no lock, votes or times,
+// so they are the same in all processes. Other records contain the known attributes: name, permit,
+// op, group, node, outcome, votes, elapsed, remaining and err. They have the event's context for
+// handlers that look for traces. The value of a lock is never logged.
 //
-// A goroutine of its own writes the records. If that is too slow, records are dropped, and a Warn
-// says how many: see Observer.
+// A separate goroutine writes the records. If it is too slow, records are dropped, and a Warn
+// reports their number: see Observer.
 func Log(l *slog.Logger) LockerOption {
 	return lockerOnly(func(s *settings) error {
 		if l == nil {
-			return errors.New("Log(nil): leave the option out for silence")
+			return refuse("Log", "nil", "omit the option for no log")
 		}
 		s.observers = append(s.observers, &journal{log: l, nodes: map[server]*nodeHealth{}})
 		return nil
 	})
 }
 
-// A journal is the Observer that writes to a log. It needs no mutex: one goroutine at a time tells it.
+// A journal is the Observer that writes to a log. It needs no mutex, because one goroutine at a
+// time calls it.
 type journal struct {
 	log     *slog.Logger
 	outages rateLimit
-	nodes   map[server]*nodeHealth // those that ever had a fault
+	nodes   map[server]*nodeHealth // nodes that ever had a fault
 }
 
-// A server is one in a group; it can be in several groups.
+// A server is a server in a group; it can be in several groups.
 type server struct{ group, node string }
 
-// A nodeHealth is what has been logged of a node.
+// A nodeHealth is the logged health of a node.
 type nodeHealth struct {
 	faults   rateLimit
-	isFaulty bool // the last that was logged above Debug is a fault
+	isFaulty bool // the last record above Debug was a fault
 }
 
-// Observe implements Observer. Of nearly all events there is nothing to be
-// written, so it looks for a reader before it makes anything.
+// Observe implements Observer. Nearly all events are not logged, so it first checks whether the
+// level is enabled.
 func (j *journal) Observe(e Event) {
 	if e.Dropped > 0 && j.log.Enabled(e.Context, slog.LevelWarn) {
 		j.write(e, slog.LevelWarn, "redlock: the log is too slow, and events were dropped", slog.Int("dropped", e.Dropped))
@@ -62,16 +63,16 @@ func (j *journal) Observe(e Event) {
 	}
 }
 
-// write writes a record with the time of the event: the journal may be behind.
+// write writes a record with the time of the event, because the journal may be behind.
 func (j *journal) write(e Event, level slog.Level, message string, attrs ...slog.Attr) {
 	var caller [1]uintptr
 	runtime.Callers(2, caller[:])
 	r := slog.NewRecord(e.Time, level, message, caller[0])
 	r.AddAttrs(attrs...)
-	_ = j.log.Handler().Handle(e.Context, r) // as slog.Logger does
+	_ = j.log.Handler().Handle(e.Context, r) // like slog.Logger
 }
 
-// judge says how much an event matters, and what it is.
+// judge returns the level and the message of an event.
 func (j *journal) judge(e Event) (slog.Level, string) {
 	switch e.Kind {
 	case EventVote:
@@ -90,16 +91,16 @@ func (j *journal) judge(e Event) (slog.Level, string) {
 		return j.outage(kindOf(e.Err)), "redlock: lock not acquired"
 	case EventAttempt:
 		if e.Err != nil {
-			return j.outage(kindOf(e.Err)), "redlock: a try has failed"
+			return j.outage(kindOf(e.Err)), "redlock: try failed"
 		}
-		return slog.LevelDebug, "redlock: a try has won"
+		return slog.LevelDebug, "redlock: try succeeded"
 	case EventAcquired:
 		return slog.LevelDebug, "redlock: lock acquired"
 	}
 	return slog.LevelDebug, "redlock: lock extended"
 }
 
-// outage is the level of a failure.
+// outage returns the level of a failure.
 func (j *journal) outage(kind error) slog.Level {
 	if errors.Is(kind, ErrNoQuorum) && j.outages.allow() {
 		return slog.LevelWarn
@@ -107,9 +108,9 @@ func (j *journal) outage(kind error) slog.Level {
 	return slog.LevelDebug
 }
 
-// vote judges a node's reply. That a node answers again is told only of those
-// whose fault was, so it is told as rarely, and when they answer to what they vote
-// on: a node in quarantine grants releases.
+// vote returns the level and the message of a node's reply. A recovery is logged only for nodes
+// whose fault was logged, so recoveries are as rare as faults. It is logged only when the node
+// answers an operation on which it votes, because a node in quarantine grants releases.
 func (j *journal) vote(e Event) (slog.Level, string) {
 	of := server{e.Group, e.Node}
 	h := j.nodes[of]
@@ -143,8 +144,8 @@ func (l *rateLimit) allow() bool {
 	return true
 }
 
-// kindOf is what the error of a vote is about. errors.Is would look through all
-// nodes' answers as well, which takes memory for each failed try.
+// kindOf returns the kind of an attempt's error. errors.Is would search all nodes' answers as well,
+// which allocates memory for each failed try.
 func kindOf(err error) error {
 	if q, ok := err.(*QuorumError); ok {
 		return q.Err
@@ -152,7 +153,8 @@ func kindOf(err error) error {
 	return err
 }
 
-// attrs has what is known of an event, or, at Warn and Info, of the servers only.
+// attrs returns the known attributes of an event. At Warn and Info it returns only the attributes
+// of servers.
 func attrs(e Event, level slog.Level) (as []slog.Attr) {
 	if e.Group != "" {
 		as = append(as, slog.String("group", e.Group))

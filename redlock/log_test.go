@@ -20,7 +20,7 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// A logbook is what was logged from a level on.
+// A logbook collects the records at or above a level.
 type logbook struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -37,7 +37,7 @@ func (b *logbook) Write(p []byte) (int, error) {
 	return b.text.Write(p)
 }
 
-// take returns what was logged so far, and forgets it.
+// take returns and discards the collected records.
 func (b *logbook) take(t *testing.T) (records []map[string]any) {
 	t.Helper()
 	b.mu.Lock()
@@ -59,8 +59,9 @@ func titles(records []map[string]any) (titles []string) {
 	return titles
 }
 
-// TestALostLockIsLoggedAsAnError, by name and with the reason, however the loss shows.
-func TestALostLockIsLoggedAsAnError(t *testing.T) {
+// TestLostLockIsLoggedAsAnError: the record has the name and the reason, however the loss is
+// noticed.
+func TestLostLockIsLoggedAsAnError(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		book, log := newLogbook(slog.LevelInfo)
 		l, _ := open(t, w, redlock.TTL(ttl), redlock.Log(log), redlock.Renew(false))
@@ -80,17 +81,17 @@ func TestALostLockIsLoggedAsAnError(t *testing.T) {
 	})
 }
 
-// TestOrdinaryLifeIsNotLogged above Debug: neither locks, nor contention, nor a
-// caller or a Locker that is done.
-func TestOrdinaryLifeIsNotLogged(t *testing.T) {
+// TestNormalOperationIsNotLogged: above Debug there are no records of locks, of contention, or of
+// callers and Lockers that end.
+func TestNormalOperationIsNotLogged(t *testing.T) {
 	life := func(t *testing.T, w *sim.World, l *redlock.Locker) (values []string) {
-		take(t, l, "z") // until the Close
+		take(t, l, "z") // this lock is held until Close
 		lock := take(t, l, "x")
 		time.Sleep(rtt)
 		got := waits(t.Context(), t, l)
 		require.NoError(t, lock.Release(t.Context()))
 		lock = <-got
-		time.Sleep(ttl) // it renews
+		time.Sleep(ttl) // so that the lock is renewed
 		other, _ := open(t, w, redlock.TTL(ttl))
 		take(t, other, "y")
 		assert.ErrorIs(t, errOf(l.TryAcquire(t.Context(), "y")), redlock.ErrHeld)
@@ -119,7 +120,7 @@ func TestOrdinaryLifeIsNotLogged(t *testing.T) {
 		}
 		all := titles(records)
 		for _, title := range []string{
-			"a node's vote", "a try has won", "a try has failed", "lock acquired", "lock not acquired", "lock extended", "lock released",
+			"a node's vote", "try succeeded", "try failed", "lock acquired", "lock not acquired", "lock extended", "lock released",
 			"release not confirmed",
 		} {
 			assert.Contains(t, all, "DEBUG "+title)
@@ -139,12 +140,12 @@ func TestOrdinaryLifeIsNotLogged(t *testing.T) {
 	})
 }
 
-// TestAnEntryOfATTLIsNoFault: the votes that servers give before the TTL is on their record do not
-// count, as the next ones do.
-func TestAnEntryOfATTLIsNoFault(t *testing.T) {
+// TestNewTTLIsNotAFault: servers grant before a TTL is on their record. These votes do not count,
+// but the next ones do.
+func TestNewTTLIsNotAFault(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		settled(t, w, 1)
-		time.Sleep(15 * time.Minute) // the entries are over
+		time.Sleep(15 * time.Minute) // so that the entries have expired
 		book, log := newLogbook(slog.LevelDebug)
 		l, _ := guarded(t, w, redlock.Log(log))
 		take(t, l, "x")
@@ -160,9 +161,9 @@ func TestAnEntryOfATTLIsNoFault(t *testing.T) {
 	})
 }
 
-// TestAnOutageIsLoggedOnceAMinute, with each node's fault, whatever the load; and so is its end. Its
-// records are alike for all locks, so that collectors can fold them.
-func TestAnOutageIsLoggedOnceAMinute(t *testing.T) {
+// TestOutageIsLoggedOnceAMinute: under any load the record has each node's fault. The end of an
+// outage is logged, too. The records are the same for all locks, so that collectors can merge them.
+func TestOutageIsLoggedOnceAMinute(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		book, log := newLogbook(slog.LevelInfo)
 		l, _ := open(t, w, redlock.TTL(10*time.Minute), redlock.Log(log))
@@ -185,7 +186,7 @@ func TestAnOutageIsLoggedOnceAMinute(t *testing.T) {
 			count[fmt.Sprint(r)]++
 		}
 		require.Len(t, count, 3, count)
-		for _, of := range []string{"a node's fault node:node1", "a node's fault node:node2", "a try has failed"} {
+		for _, of := range []string{"a node's fault node:node1", "a node's fault node:node2", "try failed"} {
 			logged := count["map[level:WARN msg:redlock: "+of+"]"]
 			assert.True(t, 1 < logged && logged <= minutes+1, "%s: %d", of, logged)
 		}
@@ -211,7 +212,7 @@ func TestAnOutageIsLoggedOnceAMinute(t *testing.T) {
 	})
 }
 
-// TestRecordsHaveTheContextOfTheCall, for handlers that add a trace to them.
+// TestRecordsHaveTheContextOfTheCall: handlers can add a trace to the records.
 func TestRecordsHaveTheContextOfTheCall(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		given := &contexts{}
@@ -224,7 +225,7 @@ func TestRecordsHaveTheContextOfTheCall(t *testing.T) {
 	})
 }
 
-// contexts is a handler that looks at the contexts it is given.
+// A contexts is a handler that checks the contexts of its records.
 type contexts struct{ seen, foreign int }
 
 func (c *contexts) Enabled(ctx context.Context, _ slog.Level) bool {
@@ -241,14 +242,14 @@ func (c *contexts) WithAttrs([]slog.Attr) slog.Handler { return c }
 
 func (c *contexts) WithGroup(string) slog.Handler { return c }
 
-// TestAnEventThatIsNotLoggedAllocatesNothing: at the default level that is nearly every one.
-func TestAnEventThatIsNotLoggedAllocatesNothing(t *testing.T) {
+// TestUnloggedEventAllocatesNothing: at the default level nearly every event is unlogged.
+func TestUnloggedEventAllocatesNothing(t *testing.T) {
 	_, log := newLogbook(slog.LevelInfo)
 	journal := redlock.ObserverOf(redlock.Log(log))
 	held := error(&redlock.QuorumError{Err: redlock.ErrHeld})
 	down := error(&redlock.QuorumError{Err: redlock.ErrNoQuorum})
 	fault := redlock.Event{Kind: redlock.EventVote, Context: t.Context(), Node: "node1", Outcome: protocol.Failed, Err: redlock.ErrClosed}
-	journal.Observe(fault) // which is logged
+	journal.Observe(fault) // this event is logged
 	journal.Observe(redlock.Event{Kind: redlock.EventAttempt, Context: t.Context(), Err: down})
 	for name, e := range map[string]redlock.Event{
 		"a vote":           {Kind: redlock.EventVote, Node: "node2", Op: protocol.OpAcquire, Outcome: protocol.Granted},
@@ -263,7 +264,7 @@ func TestAnEventThatIsNotLoggedAllocatesNothing(t *testing.T) {
 	} {
 		e.Context = t.Context()
 		fewest := math.Inf(1)
-		for range 10 { // what else the process does at the moment counts, too
+		for range 10 { // other work of the process allocates, too
 			fewest = min(fewest, testing.AllocsPerRun(100, func() { journal.Observe(e) }))
 		}
 		assert.Zero(t, fewest, name)

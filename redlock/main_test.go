@@ -11,44 +11,42 @@ import (
 
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/sim"
-	"github.com/redquorum/redquorum/internal/simtest"
-	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	leg = simtest.Leg
-	rtt = simtest.RTT
+	leg = sim.OneWay
+	rtt = sim.RTT
 	ttl = 10 * time.Second
 
-	nodeTimeout     = 500 * time.Millisecond // the default, for that TTL
+	nodeTimeout     = 500 * time.Millisecond // default for that TTL
 	defaultPatience = 3 * time.Second
 )
 
-// validity is what a lock has when it was granted.
+// validity is the validity of a lock when it is granted.
 var validity = ttl - redlock.Drift(ttl) - rtt
 
-// unspread has locks renewed as late as they may be: a third of the TTL after the last renewal.
-var unspread = timetest.Jitter(func(time.Duration) time.Duration { return 0 })
+// unspread makes locks renew as late as possible: a third of the TTL after the last renewal.
+var unspread = sim.Jitter(func(time.Duration) time.Duration { return 0 })
 
-// What tests on simulated servers share (see package simtest), by short names.
+// short names of helpers for tests on simulated servers (package sim)
 var (
-	simulate = simtest.Simulate
-	take     = simtest.Take
-	took     = simtest.Took
-	holding  = simtest.Holding
+	simulate = sim.Simulate
+	take     = sim.Take
+	took     = sim.Took
+	holding  = sim.Holding
 )
 
 // open returns the Locker of a new process of the World.
 func open(t *testing.T, w *sim.World, opts ...redlock.LockerOption) (*redlock.Locker, *sim.Client) {
 	t.Helper()
 	c := w.NewClient(1)
-	return simtest.Locker(t, c, opts...), c
+	return sim.Locker(t, c, opts...), c
 }
 
-// on returns that of one whose nodes with changes.
+// on returns the Locker of a new process whose nodes with changes.
 func on(t *testing.T, w *sim.World, with func([]protocol.Node), opts ...redlock.LockerOption) (*redlock.Locker, *sim.Client) {
 	t.Helper()
 	c := w.NewClient(1)
@@ -56,7 +54,7 @@ func on(t *testing.T, w *sim.World, with func([]protocol.Node), opts ...redlock.
 	if with != nil {
 		with(nodes)
 	}
-	l, err := redlock.New(nodes, append([]redlock.LockerOption{timetest.Clock(c.Clock()), redlock.MemoryGuard(false)}, opts...)...)
+	l, err := redlock.New(nodes, append([]redlock.LockerOption{sim.Clock(c.Clock()), redlock.MemoryGuard(false)}, opts...)...)
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Resume(); l.Close() })
 	return l, c
@@ -69,14 +67,14 @@ func endOf(lock *redlock.Lock) <-chan time.Time {
 	return ended
 }
 
-// lose returns a Net in which the legs that match get lost.
+// lose returns a Net that loses the legs that match.
 func lose(match func(sim.Leg) bool) sim.Net {
 	net := sim.Fixed(leg)
 	net.Travel = func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) { return leg, match(l) }
 	return net
 }
 
-// slowNode has messages from and to one node take d, and others a leg.
+// slowNode returns a Net in which messages from and to one node take d, and others a leg.
 func slowNode(node int, d time.Duration) func(sim.Leg, *rand.Rand) (time.Duration, bool) {
 	return func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
 		if l.Node == node {
@@ -107,7 +105,7 @@ func onEach(servers []*sim.Server, do func(*sim.Server)) {
 
 func onAll(w *sim.World, do func(*sim.Server)) { onEach(w.Servers(), do) }
 
-// isHeld tries, and checks that another has the lock.
+// isHeld tries to acquire the lock, and checks that another client has it.
 func isHeld(t *testing.T, l *redlock.Locker, name string, opts ...redlock.Option) error {
 	t.Helper()
 	_, err := l.TryAcquire(t.Context(), name, opts...)
@@ -115,7 +113,7 @@ func isHeld(t *testing.T, l *redlock.Locker, name string, opts ...redlock.Option
 	return err
 }
 
-// errOf returns the error of what returns a lock as well.
+// errOf returns the error of a call that also returns a lock.
 func errOf(_ *redlock.Lock, err error) error { return err }
 
 // two returns the Lockers of two new processes.

@@ -14,7 +14,7 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-func TestAMarkOnlyRises(t *testing.T) {
+func TestMarkOnlyRises(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w, redlock.Prefix("p:"))
 		k := take(t, l, "x")
@@ -44,8 +44,8 @@ func TestAMarkOnlyRises(t *testing.T) {
 	})
 }
 
-// TestAMarkIsReadFromAMajority, of which one at least has what was granted.
-func TestAMarkIsReadFromAMajority(t *testing.T) {
+// TestMarkIsReadFromAMajority: every majority contains a node with each granted raise.
+func TestMarkIsReadFromAMajority(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		w.Servers()[0].Hang()
@@ -71,8 +71,8 @@ func TestAMarkIsReadFromAMajority(t *testing.T) {
 	})
 }
 
-// TestAMarkIsReadFromAllNodesThatAnswer: one that is slow may be the one that has it.
-func TestAMarkIsReadFromAllNodesThatAnswer(t *testing.T) {
+// TestMarkIsReadFromAllAnsweringNodes: the mark may be on a slow node.
+func TestMarkIsReadFromAllAnsweringNodes(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		w.SetNet(sim.Net{Patience: time.Hour, Travel: slowNode(4, 40*time.Millisecond)})
 		l, _ := open(t, w)
@@ -84,8 +84,9 @@ func TestAMarkIsReadFromAllNodesThatAnswer(t *testing.T) {
 	})
 }
 
-// TestAMarkThatIsNotConfirmedInTimeIsNotGranted: the next holder may not have seen it.
-func TestAMarkThatIsNotConfirmedInTimeIsNotGranted(t *testing.T) {
+// TestLateMarkIsNotGranted: the mark is not confirmed in time, so the next holder may not have seen
+// it.
+func TestLateMarkIsNotGranted(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		l, c := open(t, w, redlock.Renew(false))
 		k := take(t, l, "x")
@@ -105,8 +106,8 @@ func TestAMarkThatIsNotConfirmedInTimeIsNotGranted(t *testing.T) {
 	})
 }
 
-// TestAMarkThatMakesNoSenseIsAboveAll, and its node tells none.
-func TestAMarkThatMakesNoSenseIsAboveAll(t *testing.T) {
+// TestInvalidMarkIsAboveAllOthers: a node with an invalid mark reports no mark.
+func TestInvalidMarkIsAboveAllOthers(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		k := take(t, l, "x")
@@ -118,14 +119,14 @@ func TestAMarkThatMakesNoSenseIsAboveAll(t *testing.T) {
 		w.Servers()[1].Set("redlock:once:{x}", "-1", protocol.NoTTL)
 		_, err = k.Mark(t.Context())
 		isOnly(t, err, redlock.ErrNoQuorum)
-		assert.ErrorContains(t, err, "its mark is no number (delete the key redlock:once:")
+		assert.ErrorContains(t, err, "its mark is not a number (after the tick, delete the key redlock:once:")
 		err = k.RaiseMark(t.Context(), 6, time.Hour)
 		isOnly(t, err, redlock.ErrMarked)
-		assert.ErrorContains(t, err, "node2: has a mark as high, or one that is no number")
+		assert.ErrorContains(t, err, "node2: has a mark as high, or an invalid one")
 	})
 }
 
-func TestWhatIsNoMarkIsRefused(t *testing.T) {
+func TestInvalidMarkIsRefused(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		k := take(t, l, "x")
@@ -145,8 +146,8 @@ func TestWhatIsNoMarkIsRefused(t *testing.T) {
 	})
 }
 
-// TestALostRaiseIsNotGrantedTwice: nodes that have it refuse it, whoever asked.
-func TestALostRaiseIsNotGrantedTwice(t *testing.T) {
+// TestLostRaiseIsNotGrantedTwice: nodes that have the mark refuse it to every caller.
+func TestLostRaiseIsNotGrantedTwice(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		k := take(t, l, "x")

@@ -14,14 +14,13 @@ import (
 
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/sim"
-	"github.com/redquorum/redquorum/internal/simtest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
 const (
-	apart   = 30 * time.Millisecond // waiters begin
-	called  = leg + rtt             // from a change of the key: the hint, and all nodes
-	silence = time.Second + unaided // how long a waiter that says nothing can keep others waiting
+	apart   = 30 * time.Millisecond // time between the starts of waiters
+	called  = leg + rtt             // time from a change of the key: the hint, and all nodes
+	silence = time.Second + unaided // longest delay by a silent waiter
 )
 
 // A fairground has one holder and waiters of several processes.
@@ -29,7 +28,7 @@ type fairground struct {
 	*sim.World
 	*record
 	lock *redlock.Lock
-	hold time.Duration // of each waiter
+	hold time.Duration // hold time of each waiter
 
 	mu     sync.Mutex
 	served []int
@@ -38,7 +37,7 @@ type fairground struct {
 	all    sync.WaitGroup
 }
 
-// fair has a client hold the lock that others will wait for.
+// fair runs test with a client that holds the lock, so that other clients wait for it.
 func fair(t *testing.T, test func(t *testing.T, f *fairground)) {
 	t.Helper()
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
@@ -52,7 +51,7 @@ func fair(t *testing.T, test func(t *testing.T, f *fairground)) {
 	})
 }
 
-// keys counts those of locks and queues.
+// keys counts the keys of locks and queues.
 func (f *fairground) keys() (n int) {
 	for _, s := range f.Servers() {
 		for key := range s.Keys() {
@@ -64,7 +63,7 @@ func (f *fairground) keys() (n int) {
 	return n
 }
 
-// queues starts waiter number i, who will hold the lock for a while.
+// queues starts waiter number i, which will hold the lock for a while.
 func (f *fairground) queues(ctx context.Context, t *testing.T, l *redlock.Locker, i int, opts ...redlock.Option) {
 	f.all.Go(func() {
 		k, err := l.Acquire(ctx, "x", opts...)
@@ -80,13 +79,13 @@ func (f *fairground) queues(ctx context.Context, t *testing.T, l *redlock.Locker
 	time.Sleep(apart)
 }
 
-// keeper returns the node that keeps the queue, by the last question.
+// keeper returns the node that received the last question about the queue, and so keeps it.
 func (f *fairground) keeper() int {
 	steps := f.of(sim.Submitted, protocol.OpQueue)
 	return steps[len(steps)-1].Node
 }
 
-// free has the holder release the lock, and returns when.
+// free makes the holder release the lock, and returns the time.
 func (f *fairground) free(t *testing.T) time.Time {
 	start := time.Now()
 	require.NoError(t, f.lock.Release(t.Context()))
@@ -100,13 +99,13 @@ func upTo(n int) (all []int) {
 	return all
 }
 
-// TestFairWaitersAreServedInTheOrderOfTheirComing, whatever goes wrong with the hints
-// or their processes' clocks.
-func TestFairWaitersAreServedInTheOrderOfTheirComing(t *testing.T) {
+// TestFairWaitersAreServedInOrderOfArrival: hints may be faulty, and so may the clocks of the
+// waiters' processes.
+func TestFairWaitersAreServedInOrderOfArrival(t *testing.T) {
 	for name, test := range map[string]struct {
 		lose func(sim.Leg) bool
 		opts []redlock.Option
-		each time.Duration // at most, from release to acquisition
+		each time.Duration // longest time from release to acquisition
 	}{
 		"hints":    {func(sim.Leg) bool { return false }, nil, leg + called + 2*rtt},
 		"no hints": {func(l sim.Leg) bool { return l.Hint }, nil, 2*unaided + 4*rtt},
@@ -116,7 +115,7 @@ func TestFairWaitersAreServedInTheOrderOfTheirComing(t *testing.T) {
 			fair(t, func(t *testing.T, f *fairground) {
 				f.SetNet(lose(test.lose))
 				for i, rate := range []float64{1, 0.5, 2, 1.3, 0.8, 1.1} {
-					l := simtest.Locker(t, f.NewClient(rate), redlock.Fair(), redlock.TTL(time.Minute))
+					l := sim.Locker(t, f.NewClient(rate), redlock.Fair(), redlock.TTL(time.Minute))
 					f.queues(t.Context(), t, l, i, test.opts...)
 				}
 				time.Sleep(time.Second)
@@ -135,8 +134,9 @@ func TestFairWaitersAreServedInTheOrderOfTheirComing(t *testing.T) {
 	}
 }
 
-// TestASilentWaiterIsPassedOver after a while, if it is the first or comes to be.
-func TestASilentWaiterIsPassedOver(t *testing.T) {
+// TestSilentWaiterIsSkipped: a silent waiter is skipped after a while if it is or becomes the
+// first.
+func TestSilentWaiterIsSkipped(t *testing.T) {
 	for name, stop := range map[string]func(*sim.Client){"paused": (*sim.Client).Pause, "crashed": (*sim.Client).Crash} {
 		for dead := range 2 {
 			t.Run(name, func(t *testing.T) {
@@ -164,8 +164,41 @@ func TestASilentWaiterIsPassedOver(t *testing.T) {
 	}
 }
 
-// TestAFairWaiterThatGivesUpIsInNobodysWay, nor one whose Locker is closed: its place is given back at once.
-func TestAFairWaiterThatGivesUpIsInNobodysWay(t *testing.T) {
+// TestTriesCostNoTicket: callers of a process try without a pause. Its Fair caller keeps its ticket,
+// and precedes a Fair caller of another process that arrives much later.
+func TestTriesCostNoTicket(t *testing.T) {
+	for name, opts := range map[string][]redlock.Option{"writers": nil, "readers": {redlock.Shared()}} {
+		t.Run(name, func(t *testing.T) {
+			fair(t, func(t *testing.T, f *fairground) {
+				a, b := two(t, f.World, redlock.Fair())
+				f.queues(t.Context(), t, a, 0)
+				ctx, stop := context.WithCancel(t.Context())
+				for i := range 2 {
+					f.all.Go(func() {
+						for ctx.Err() == nil {
+							if k, err := a.TryAcquire(t.Context(), "x", opts...); err == nil {
+								assert.NoError(t, k.Release(t.Context()))
+							}
+							time.Sleep(time.Duration(20+30*i) * time.Microsecond) // at different moments
+						}
+					})
+				}
+				time.Sleep(silence + apart)
+				f.queues(t.Context(), t, b, 1)
+				time.Sleep(apart)
+				f.free(t)
+				time.Sleep(time.Second)
+				stop()
+				f.all.Wait()
+				assert.Equal(t, upTo(2), f.served)
+			})
+		})
+	}
+}
+
+// TestFairWaiterThatGivesUpDelaysNoCaller: the ticket is removed at once. The same applies to a
+// waiter whose Locker is closed.
+func TestFairWaiterThatGivesUpDelaysNoCaller(t *testing.T) {
 	for _, closes := range []bool{false, true} {
 		t.Run(fmt.Sprint("closes: ", closes), func(t *testing.T) {
 			fair(t, func(t *testing.T, f *fairground) {
@@ -179,7 +212,7 @@ func TestAFairWaiterThatGivesUpIsInNobodysWay(t *testing.T) {
 					require.NoError(t, a.Close())
 				}
 				cancel()
-				time.Sleep(2*rtt + leg) // the place is given back, b is called and says that it is there
+				time.Sleep(2*rtt + leg) // the ticket is removed, and b is called and answers
 				start := f.free(t)
 				f.all.Wait()
 				assert.Equal(t, []int{1}, f.served)
@@ -189,8 +222,8 @@ func TestAFairWaiterThatGivesUpIsInNobodysWay(t *testing.T) {
 	}
 }
 
-// TestTheOrderOutlivesTheNodeThatKeepsIt: the waiters tell the next one how long they have waited.
-func TestTheOrderOutlivesTheNodeThatKeepsIt(t *testing.T) {
+// TestOrderOutlivesTheNodeThatKeepsIt: the waiters report their waiting times to the next node.
+func TestOrderOutlivesTheNodeThatKeepsIt(t *testing.T) {
 	for name, trouble := range map[string]func(*sim.Server){
 		"crashed": (*sim.Server).Crash, "vanished": (*sim.Server).Vanish, "hung": (*sim.Server).Hang, "flushed": (*sim.Server).Flush,
 	} {
@@ -214,9 +247,10 @@ func TestTheOrderOutlivesTheNodeThatKeepsIt(t *testing.T) {
 	}
 }
 
-// TestFairnessCostsARoundTrip to one node, where no other client is in the way, however long it takes.
+// TestFairnessCostsARoundTrip: it goes to one node, if no other client competes, even if the round
+// trip is long.
 func TestFairnessCostsARoundTrip(t *testing.T) {
-	for _, leg := range []time.Duration{leg, 150 * time.Millisecond} { // longer than the pause between two questions
+	for _, leg := range []time.Duration{leg, 150 * time.Millisecond} { // the second leg is longer than the pause between two questions
 		simulateCase(t, leg.String(), 5, func(t *testing.T, w *sim.World) {
 			w.SetNet(sim.Fixed(leg))
 			l, _ := open(t, w, redlock.Fair(), redlock.NodeTimeout(time.Second))
@@ -249,17 +283,17 @@ func (n queueless) Watch(key string, hint func(key string)) (stop func()) {
 	return n.Node.(protocol.Watchable).Watch(key, hint)
 }
 
-// withoutQueues makes nodes keep no queue.
+// withoutQueues returns nodes that keep no queue.
 func withoutQueues(nodes []protocol.Node) {
 	for i, n := range nodes {
 		nodes[i] = queueless{n}
 	}
 }
 
-// TestTheOrderOutlivesAQuarantine: the first waiter rests while too few nodes have a vote, but never for so long that
-// the next takes it for dead.
-func TestTheOrderOutlivesAQuarantine(t *testing.T) {
-	for _, forgot := range []int{3, 5} { // with the node that keeps the queue, or without
+// TestOrderOutlivesAQuarantine: the first waiter pauses while too few nodes have a vote, but never
+// long enough to seem dead to the next.
+func TestOrderOutlivesAQuarantine(t *testing.T) {
+	for _, forgot := range []int{3, 5} { // with or without the node that keeps the queue
 		for began := time.Duration(0); began < 2*time.Second; began += 400 * time.Millisecond {
 			simulateCase(t, fmt.Sprint(forgot, " nodes, ", began), 5, func(t *testing.T, w *sim.World) {
 				ls := settled(t, w, 4, redlock.Fair(), longest)
@@ -273,7 +307,7 @@ func TestTheOrderOutlivesAQuarantine(t *testing.T) {
 				}
 				f.all.Wait()
 				assert.Equal(t, upTo(3), f.served)
-				before := map[int]time.Time{} // the last question of each client
+				before := map[int]time.Time{} // time of the last question of each client
 				for _, step := range f.of(sim.Submitted, protocol.OpQueue) {
 					if at, ok := before[step.Client]; ok {
 						assert.Less(t, step.At.Sub(at), time.Second*3/4)
@@ -285,10 +319,11 @@ func TestTheOrderOutlivesAQuarantine(t *testing.T) {
 	}
 }
 
-// near is a round trip where the order among processes matters most.
+// near is a round trip at which the order among processes matters most.
 const near = 100 * time.Microsecond
 
-// uneven takes between half and twice d for a leg, and ten times as long for one in a hundred: so two processes that ask all nodes at the same time split their votes.
+// uneven takes between half and twice d for a leg, and ten times as long for one in a hundred, so
+// that two processes that ask all nodes at the same time split their votes.
 func uneven(d time.Duration) sim.Net {
 	net := sim.Fixed(d)
 	net.Travel = func(_ sim.Leg, r *rand.Rand) (time.Duration, bool) {
@@ -300,9 +335,9 @@ func uneven(d time.Duration) sim.Net {
 	return net
 }
 
-// TestAPausedWaiterKeepsNobodyWaiting though it is the first: the second takes the free lock, and the place of the
-// first.
-func TestAPausedWaiterKeepsNobodyWaiting(t *testing.T) {
+// TestPausedWaiterDelaysNoCaller: the paused waiter is the first. The second waiter takes the free
+// lock and the position of the first.
+func TestPausedWaiterDelaysNoCaller(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		holder, _ := open(t, w, redlock.TTL(time.Hour))
 		f := &fairground{World: w, record: recorded(w), lock: take(t, holder, "x"), hold: apart}
@@ -314,7 +349,7 @@ func TestAPausedWaiterKeepsNobodyWaiting(t *testing.T) {
 		}
 		processes[0].Pause()
 		last := f.free(t)
-		time.Sleep(5 * time.Second) // far more than they need
+		time.Sleep(5 * time.Second) // much longer than the waiters need
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		assert.Equal(t, []int{1, 2, 3, 4}, f.served)
@@ -330,12 +365,13 @@ func TestAPausedWaiterKeepsNobodyWaiting(t *testing.T) {
 	})
 }
 
-// TestALateAnswerDoesNotPartAWaiterFromTheOthers: it takes its place at the node where they have theirs, or goes back
-// there. For one process a node's answers are late now and then, whichever node it is.
-func TestALateAnswerDoesNotPartAWaiterFromTheOthers(t *testing.T) {
+// TestLateAnswerDoesNotSeparateAWaiter: the waiter queues at the same node as the others, or
+// returns there. The answers of one node to one process are late from time to time. The test
+// repeats this for each node.
+func TestLateAnswerDoesNotSeparateAWaiter(t *testing.T) {
 	for name, test := range map[string]struct {
-		late    time.Duration // for longer than a node is waited for
-		callers []int         // of each process
+		late    time.Duration // delay of an answer; longer than a caller waits for a node
+		callers []int         // number of callers of each process
 		opts    []redlock.LockerOption
 	}{
 		"plain":      {20 * time.Millisecond, []int{1, 1, 1, 1}, nil},
@@ -366,11 +402,11 @@ const (
 	takingHold = 2 * time.Millisecond
 )
 
-// taking has so many callers of each process take a lock again and again. It returns how many turns that made, and the
-// most that others had while one waited.
+// taking makes callers[i] callers of each process take a lock repeatedly. It returns the number of
+// turns, and the largest number of turns of other callers while one caller waited.
 func taking(t *testing.T, w *sim.World, callers []int, opts ...redlock.LockerOption) (turns, longest int) {
 	var all sync.WaitGroup
-	unsure := 0 // releases without a quorum: a node that had granted has fallen silent
+	unsure := 0 // releases without a quorum: a node that had granted became silent
 	end := time.Now().Add(takingFor)
 	var mu sync.Mutex
 	take := func(l *redlock.Locker) {

@@ -11,23 +11,22 @@ import (
 
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/sim"
-	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
 const random = "0123456789abcdef0123456789abcdef01234567"
 
-// noon is what the holders' wall clocks show in these tests, and held what the label of one is.
+// noon is the time of the holders' wall clocks in these tests, and held is the text of a label.
 var (
 	noon = time.Date(2026, 11, 22, 12, 3, 7, 0, time.UTC)
 	web3 = redlock.Holder{Owner: "web-3 pid 812", Since: noon}
 )
 
 func atNoon() redlock.LockerOption {
-	return timetest.Wall(func() time.Time { return noon.Add(999 * time.Millisecond).In(time.FixedZone("", 3600)) })
+	return sim.Wall(func() time.Time { return noon.Add(999 * time.Millisecond).In(time.FixedZone("", 3600)) })
 }
 
-func TestTheValueHasTheLabelBehindItsRandomPart(t *testing.T) {
+func TestValueHasTheLabelAfterItsRandomPart(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w, redlock.Owner("web-3 pid 812"), atNoon())
 		k := take(t, l, "x")
@@ -48,7 +47,7 @@ func TestTheValueHasTheLabelBehindItsRandomPart(t *testing.T) {
 	})
 }
 
-func TestOnlyAValueOfOursHasALabel(t *testing.T) {
+func TestOnlyValuesOfTheLibraryHaveALabel(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]redlock.Holder{
 		random + " 20261122T120307Z web-3 pid 812":               web3,
@@ -75,10 +74,10 @@ func TestOnlyAValueOfOursHasALabel(t *testing.T) {
 	assert.Empty(t, redlock.Holder{}.String())
 }
 
-func TestALabelThatCannotBeShownIsRefused(t *testing.T) {
+func TestUnprintableLabelIsRefused(t *testing.T) {
 	t.Parallel()
 	for label, want := range map[string]string{
-		strings.Repeat("a", 129): "has 129 bytes, at most 128 are allowed; shorten it",
+		strings.Repeat("a", 129): "has 129 bytes, at most 128 are allowed: shorten it",
 		"a\nb":                   `Owner("a\nb"): must be printable text`,
 		"a\xff":                  "must be printable text",
 	} {
@@ -87,8 +86,9 @@ func TestALabelThatCannotBeShownIsRefused(t *testing.T) {
 	}
 }
 
-// TestWhoIsRefusedLearnsWhoHoldsIt, at once and at the end of its waiting, and never the value.
-func TestWhoIsRefusedLearnsWhoHoldsIt(t *testing.T) {
+// TestRefusedCallerLearnsTheHolder: the caller gets the holder's label immediately and at the end
+// of its wait, but never the value.
+func TestRefusedCallerLearnsTheHolder(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		holder, _ := open(t, w, redlock.Owner("web-3 pid 812"), atNoon())
 		k := take(t, holder, "x")
@@ -116,8 +116,9 @@ func TestWhoIsRefusedLearnsWhoHoldsIt(t *testing.T) {
 	})
 }
 
-// TestALabelIsShownIfItKeepsTheLock: others may be of callers that compete for it as well.
-func TestALabelIsShownIfItKeepsTheLock(t *testing.T) {
+// TestLabelOfTheHolderIsShown: other labels on the nodes may belong to callers that compete for the
+// lock.
+func TestLabelOfTheHolderIsShown(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		seen := func() redlock.Holder {

@@ -19,7 +19,7 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// slotKey is the key of a slot of x.
+// slotKey returns the key of a slot of x.
 func slotKey(slot int) string {
 	if slot == 0 {
 		return "x"
@@ -27,13 +27,13 @@ func slotKey(slot int) string {
 	return fmt.Sprintf("redlock:permit:%d:{x}", slot)
 }
 
-// gateKey is the key of the lock that orders those who wait for one of k permits of x.
+// gateKey returns the key of the lock that orders the waiters for one of k permits of x.
 func gateKey(k int) string { return fmt.Sprintf("redlock:permit:gate:%d:{x}", k) }
 
-// permitOf is the value of a permit of k that another client holds.
+// permitOf returns the value that another client's permit of k has on the servers.
 func permitOf(k int) string { return strings.Repeat("a", 40) + fmt.Sprintf(" permits=%d", k) }
 
-// permitsOf returns the permits of locks, and fails if two are the same.
+// permitsOf returns the permits of the locks. It fails the test if two permits are the same.
 func permitsOf(t *testing.T, locks ...*redlock.Lock) map[int]bool {
 	t.Helper()
 	permits := map[int]bool{}
@@ -44,11 +44,11 @@ func permitsOf(t *testing.T, locks ...*redlock.Lock) map[int]bool {
 	return permits
 }
 
-func TestKPermitsAndNoMore(t *testing.T) {
+func TestAtMostKPermitsAreGranted(t *testing.T) {
 	for _, k := range []int{2, 3, 5, 17} {
 		simulateCase(t, fmt.Sprint(k), 5, func(t *testing.T, w *sim.World) {
 			var locks []*redlock.Lock
-			for range k { // of a process each
+			for range k { // each holder is in its own process
 				l, _ := open(t, w)
 				locks = append(locks, take(t, l, "x", redlock.Permits(k)))
 			}
@@ -76,8 +76,8 @@ func TestKPermitsAndNoMore(t *testing.T) {
 	}
 }
 
-// TestTheShortestPermitIsToldOf: the error says when the first of them is free.
-func TestTheShortestPermitIsToldOf(t *testing.T) {
+// TestShortestPermitIsReported: the error has the time until the first permit is free.
+func TestShortestPermitIsReported(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		for _, ttl := range []time.Duration{time.Hour, time.Minute, time.Hour / 2} {
@@ -91,7 +91,7 @@ func TestTheShortestPermitIsToldOf(t *testing.T) {
 	})
 }
 
-func TestBadPermitsAreRefused(t *testing.T) {
+func TestInvalidPermitsAreRefused(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w, redlock.Permits(5), redlock.Weight(2))
 		for text, opts := range map[string][]redlock.Option{
@@ -102,9 +102,9 @@ func TestBadPermitsAreRefused(t *testing.T) {
 			"Weight(129): must be between 1 and 128":                       {redlock.Weight(129)},
 			"Weight(6): there are 5 permits":                               {redlock.Weight(6)},
 			"Weight(2): there are 1 permits":                               {redlock.Permits(1)},
-			"Weight(2): fencing tokens are of one permit":                  {redlock.Fenced()},
-			"Permits(5): does not go together with Fair":                   {redlock.Fair()},
-			"Shared(): any number of readers hold a lock ":                 {redlock.Shared()},
+			"Weight(2): a fencing token belongs to one permit":             {redlock.Fenced()},
+			"Permits(5): cannot be combined with Fair":                     {redlock.Fair()},
+			"Shared: any number of readers hold a lock ":                   {redlock.Shared()},
 		} {
 			assert.ErrorContains(t, errOf(l.TryAcquire(t.Context(), "x", opts...)), text)
 		}
@@ -114,8 +114,8 @@ func TestBadPermitsAreRefused(t *testing.T) {
 	})
 }
 
-// TestPermitsExcludeOtherKindsOfLocks: locks without permits, readers, and permits of another number, wherever these
-// are. The error tells which, and nothing is left.
+// TestPermitsExcludeOtherKindsOfLocks: locks without permits, readers, and permits of another
+// number, in any slot. The error names the kind, and no key is left.
 func TestPermitsExcludeOtherKindsOfLocks(t *testing.T) {
 	five := redlock.Permits(5)
 	for says, hold := range map[string]func(t *testing.T, other *redlock.Locker) []*redlock.Lock{
@@ -171,8 +171,9 @@ func TestPermitsExcludeOtherKindsOfLocks(t *testing.T) {
 	}
 }
 
-// TestALockWithoutPermitsAsksForNone: it costs no more than before, and is granted beside permits but the first.
-func TestALockWithoutPermitsAsksForNone(t *testing.T) {
+// TestLockWithoutPermitsIgnoresPermits: the lock costs no more than without permits, and only the
+// first permit excludes it.
+func TestLockWithoutPermitsIgnoresPermits(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, other := two(t, w)
 		var held []*redlock.Lock
@@ -192,15 +193,15 @@ func TestALockWithoutPermitsAsksForNone(t *testing.T) {
 	})
 }
 
-// TestTheFirstPermitsCostOneVote each, as an exclusive lock does.
-func TestTheFirstPermitsCostOneVote(t *testing.T) {
+// TestFirstPermitsCostOneVote: each of them costs as much as an exclusive lock.
+func TestFirstPermitsCostOneVote(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		r := recorded(w)
 		const k = 8
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		for range k { // no caller tries a slot that another of its process holds
+		for range k { // no caller tries a slot that another caller of its process holds
 			assert.Equal(t, rtt, took(func() {
 				_, err := l.Acquire(ctx, "x", redlock.Permits(k))
 				require.NoError(t, err)
@@ -211,9 +212,9 @@ func TestTheFirstPermitsCostOneVote(t *testing.T) {
 	})
 }
 
-// TestAFreePermitIsFound wherever it is, by one who tries once as by one who waits. One node has a leftover in its
-// place, or two are down.
-func TestAFreePermitIsFound(t *testing.T) {
+// TestFreePermitIsFound: a single try and a waiter find a free slot at any index. One node has a
+// leftover key in the slot, or two nodes are down.
+func TestFreePermitIsFound(t *testing.T) {
 	for name, acquire := range map[string]func(*redlock.Locker, context.Context, string, ...redlock.Option) (*redlock.Lock, error){
 		"TryAcquire": (*redlock.Locker).TryAcquire, "Acquire": (*redlock.Locker).Acquire,
 	} {
@@ -225,7 +226,7 @@ func TestAFreePermitIsFound(t *testing.T) {
 				}
 			})
 			for free := range k {
-				if free == k/2 { // the rest with a majority
+				if free == k/2 { // the other nodes have a majority
 					w.Servers()[1].Crash()
 					w.Servers()[3].Crash()
 				}
@@ -246,8 +247,8 @@ func TestAFreePermitIsFound(t *testing.T) {
 	}
 }
 
-// TestAWaiterIsWokenWhenAnyPermitIsReleased, by a hint.
-func TestAWaiterIsWokenWhenAnyPermitIsReleased(t *testing.T) {
+// TestReleaseOfAnyPermitWakesAWaiter: a hint wakes the waiter.
+func TestReleaseOfAnyPermitWakesAWaiter(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		const k = 12
 		holder, _ := open(t, w, redlock.TTL(time.Hour))
@@ -261,7 +262,7 @@ func TestAWaiterIsWokenWhenAnyPermitIsReleased(t *testing.T) {
 			got := waits(t.Context(), t, waiter, redlock.Permits(k))
 			time.Sleep(time.Second)
 			r := recorded(w)
-			for len(r.of(sim.Replied, protocol.OpSlots)) == 0 { // the next is far
+			for len(r.of(sim.Replied, protocol.OpSlots)) == 0 { // the next question is not due for a while
 				time.Sleep(rtt)
 				synctest.Wait()
 			}
@@ -275,9 +276,9 @@ func TestAWaiterIsWokenWhenAnyPermitIsReleased(t *testing.T) {
 	})
 }
 
-// TestAPermitIsHandedOverWithinAProcess, from any holder to the first who waits, and its
-// slot with it.
-func TestAPermitIsHandedOverWithinAProcess(t *testing.T) {
+// TestPermitIsHandedOverWithinAProcess: any holder hands its permit, with the slot, to the first
+// waiter.
+func TestPermitIsHandedOverWithinAProcess(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		var locks []*redlock.Lock
@@ -287,7 +288,7 @@ func TestAPermitIsHandedOverWithinAProcess(t *testing.T) {
 		time.Sleep(rtt)
 		first := waits(t.Context(), t, l, redlock.Permits(3))
 		second := waits(t.Context(), t, l, redlock.Permits(3))
-		time.Sleep(3 * rtt) // the first is at the gate
+		time.Sleep(3 * rtt) // the first waiter is at the gate
 		r := recorded(w)
 		for i, got := range []<-chan *redlock.Lock{first, second} {
 			lock := locks[2-i]
@@ -306,8 +307,9 @@ func TestAPermitIsHandedOverWithinAProcess(t *testing.T) {
 	})
 }
 
-// TestEventsTellThePermit from the try that won it to its end, and nothing of other locks.
-func TestEventsTellThePermit(t *testing.T) {
+// TestEventsContainThePermit: the events begin with the winning try and end with the permit. They
+// do not mention other locks.
+func TestEventsContainThePermit(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		rec := &recorder{}
 		book, log := newLogbook(slog.LevelDebug)
@@ -345,11 +347,11 @@ func TestEventsTellThePermit(t *testing.T) {
 	})
 }
 
-// TestALostVoteForOnePermitIsToldOfThatAlone: others may be free.
-func TestALostVoteForOnePermitIsToldOfThatAlone(t *testing.T) {
+// TestLostVoteForOnePermitConcernsOnlyThatPermit: other permits may be free.
+func TestLostVoteForOnePermitConcernsOnlyThatPermit(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		onAll(w, func(s *sim.Server) { s.Set(slotKey(1), permitOf(2), time.Hour) })
-		for lost := false; !lost; { // its first try is for permit 1
+		for lost := false; !lost; { // until the first try of a caller is for permit 1
 			rec := &recorder{}
 			l, _ := open(t, w, redlock.Observe(rec))
 			require.NoError(t, take(t, l, "x", redlock.Permits(2)).Release(t.Context()))
@@ -364,16 +366,16 @@ func TestALostVoteForOnePermitIsToldOfThatAlone(t *testing.T) {
 	})
 }
 
-// TestOneWhoWaitedForPermitsIsToldWhoWasInTheWay, whenever the context ends: also in the middle of
-// a try, which has no answers then.
-func TestOneWhoWaitedForPermitsIsToldWhoWasInTheWay(t *testing.T) {
+// TestWaiterForPermitsLearnsTheObstacle: the context may end at any time, even during a try that
+// has no answers yet.
+func TestWaiterForPermitsLearnsTheObstacle(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		holder, _ := open(t, w, redlock.Owner("the holder"))
 		take(t, holder, "x", redlock.Permits(2))
 		take(t, holder, "x", redlock.Permits(2))
 		l, _ := open(t, w)
 		for wait := 500 * time.Millisecond; wait < 800*time.Millisecond; wait += 3 * time.Millisecond {
-			time.Sleep(2 * rtt) // one that comes while another is at the gate asks for no slot
+			time.Sleep(2 * rtt) // a caller that arrives while another is at the gate asks for no slot
 			ctx, cancel := context.WithTimeout(t.Context(), wait)
 			_, err := l.Acquire(ctx, "x", redlock.Permits(2))
 			cancel()
@@ -385,8 +387,54 @@ func TestOneWhoWaitedForPermitsIsToldWhoWasInTheWay(t *testing.T) {
 	})
 }
 
-// TestANodeLeadsToNoMorePermitsThanThereAre, whatever it answers.
-func TestANodeLeadsToNoMorePermitsThanThereAre(t *testing.T) {
+// TestOneHeldPermitIsNotAll: a waiter that has tried one permit does not know the state of the others.
+func TestOneHeldPermitIsNotAll(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w, unspread) // this Locker draws slot 0
+		onAll(w, func(s *sim.Server) { s.Set("x", permitOf(3), time.Hour); s.Set(gateKey(3), "another", time.Hour) })
+		for _, wait := range []time.Duration{leg, ttl} { // the end is in the vote, or at the gate
+			ctx, cancel := context.WithTimeout(t.Context(), wait)
+			_, err := l.Acquire(ctx, "x", redlock.Permits(3))
+			cancel()
+			var failed *redlock.QuorumError
+			require.ErrorAs(t, err, &failed)
+			assert.Equal(t, wait > leg, failed.Kind() == redlock.ErrHeld, "%v", err)
+			assert.Zero(t, failed.Permits, "%v", err)
+			assert.NotContains(t, err.Error(), "permits")
+		}
+	})
+}
+
+// TestOldQuestionAboutPermitsIsNotAnOutage: the first caller at the gate asks the nodes itself.
+func TestOldQuestionAboutPermitsIsNotAnOutage(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w, redlock.Patience(time.Second))
+		for slot := range 3 {
+			onAll(w, func(s *sim.Server) { s.Set(slotKey(slot), permitOf(3), time.Hour) })
+		}
+		waits := func(until time.Duration) (context.CancelFunc, <-chan error) {
+			ctx, cancel := context.WithTimeout(t.Context(), until)
+			ended := make(chan error, 1)
+			go func() { ended <- errOf(l.Acquire(ctx, "x", redlock.Permits(3))) }()
+			time.Sleep(ttl)
+			return cancel, ended
+		}
+		leave, first := waits(time.Hour)
+		defer leave()
+		stop, second := waits(4 * ttl)
+		defer stop()
+		onEach(w.Servers()[:3], (*sim.Server).Crash)
+		time.Sleep(500 * time.Millisecond) // the first caller has asked, and knows that no node answered
+		onAll(w, func(s *sim.Server) { s.Set(gateKey(3), "another", ttl) })
+		leave()
+		onEach(w.Servers(), (*sim.Server).Restart)
+		<-first
+		assert.ErrorIs(t, <-second, context.DeadlineExceeded)
+	})
+}
+
+// TestNodeCannotCauseTooManyPermits: the node may give any answer.
+func TestNodeCannotCauseTooManyPermits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ps, l := puppets(t, 1, func(_ int, op protocol.Op, _ int) answer {
@@ -411,8 +459,7 @@ func TestANodeLeadsToNoMorePermitsThanThereAre(t *testing.T) {
 	})
 }
 
-// TestTokensRiseWithinAPermit.
-func TestTokensRiseWithinAPermit(t *testing.T) {
+func TestTokensRisePerPermit(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, other := two(t, w)
 		highest := map[int]int64{}
@@ -432,8 +479,8 @@ func TestTokensRiseWithinAPermit(t *testing.T) {
 	})
 }
 
-// TestInspectPermitsTellsTheHolderOfEach, and waits once for all of them.
-func TestInspectPermitsTellsTheHolderOfEach(t *testing.T) {
+// TestInspectPermitsReturnsEachHolder: InspectPermits waits once for the answers about all permits.
+func TestInspectPermitsReturnsEachHolder(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		values := make([]string, 5)
@@ -470,10 +517,10 @@ func TestInspectPermitsTellsTheHolderOfEach(t *testing.T) {
 	})
 }
 
-// weighs are the options of a caller that wants w of five permits.
+// weighs returns the options of a caller that wants w of five permits.
 func weighs(w int) []redlock.Option { return []redlock.Option{redlock.Permits(5), redlock.Weight(w)} }
 
-// heldSlots returns how many of the five permits are held by a majority.
+// heldSlots returns the number of the five permits that a majority holds.
 func heldSlots(w *sim.World) (n int) {
 	for slot := range 5 {
 		if holding(w, slotKey(slot)) >= 3 {
@@ -483,7 +530,7 @@ func heldSlots(w *sim.World) (n int) {
 	return n
 }
 
-func TestAWeightIsAllOrNone(t *testing.T) {
+func TestWeightIsAllOrNone(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, other := two(t, w)
 		three := take(t, l, "x", weighs(3)...)
@@ -507,9 +554,9 @@ func TestAWeightIsAllOrNone(t *testing.T) {
 	})
 }
 
-// TestTriesAtTheSameMomentAllGetTheirWeight where there is enough for all: one that finds another at the gate
-// comes again, because that is through in some round trips.
-func TestTriesAtTheSameMomentAllGetTheirWeight(t *testing.T) {
+// TestConcurrentTriesAllGetTheirWeight: there are enough permits for all. A caller that finds
+// another caller at the gate tries again, because the other needs only a few round trips.
+func TestConcurrentTriesAllGetTheirWeight(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		var all sync.WaitGroup
 		for range 4 {
@@ -526,9 +573,9 @@ func TestTriesAtTheSameMomentAllGetTheirWeight(t *testing.T) {
 	})
 }
 
-// TestNodesThatLackPermitsKeepNobodyWaiting, whichever they are: they were down when these were taken, so they call
-// them free. A permit that is released is had in some round trips.
-func TestNodesThatLackPermitsKeepNobodyWaiting(t *testing.T) {
+// TestNodesWithoutPermitsDelayNoCaller: two nodes were down when the permits were acquired, so they
+// report the permits as free. A caller gets a released permit within a few round trips.
+func TestNodesWithoutPermitsDelayNoCaller(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		const k = 8
 		w.SetNet(uneven(time.Millisecond / 2))
@@ -557,7 +604,7 @@ func TestNodesThatLackPermitsKeepNobodyWaiting(t *testing.T) {
 				time.Sleep(time.Second / 2)
 				start := time.Now()
 				onAll(w, func(s *sim.Server) {
-					if s.Keys()[slotKey(slot)] == permitOf(k) { // and not a waiter's, who tries it
+					if s.Keys()[slotKey(slot)] == permitOf(k) { // a waiter that tries the slot has another value
 						s.Del(slotKey(slot))
 					}
 				})
@@ -570,4 +617,30 @@ func TestNodesThatLackPermitsKeepNobodyWaiting(t *testing.T) {
 			forget(w.Servers()...)
 		}
 	})
+}
+
+// TestPermitsSeeALockThatAServerForgot: the answer of a server in quarantine does not prove that there is no lock.
+func TestPermitsSeeALockThatAServerForgot(t *testing.T) {
+	for _, first := range []int{0, 1, 2} { // each server answers last once
+		simulateCase(t, fmt.Sprint(first), 3, func(t *testing.T, w *sim.World) {
+			l, holder := open(t, w, redlock.MemoryGuard(true))
+			b, _ := open(t, w, redlock.MemoryGuard(true))
+			s := w.Servers()
+			time.Sleep(2 * ttl)
+			_, err := b.Acquire(t.Context(), "warm")
+			require.NoError(t, err)
+			lock, err := l.Acquire(t.Context(), "x")
+			require.NoError(t, err)
+			ends := time.Now().Add(lock.Remaining())
+			holder.Pause() // the holder repairs no key
+			s[(first+2)%3].Del("x")
+			s[first].Flush()
+			for ; time.Now().Before(ends); time.Sleep(ttl / 20) {
+				permit, err := b.TryAcquire(t.Context(), "x", redlock.Permits(3), redlock.Renew(false))
+				if err == nil && time.Now().Before(ends) {
+					t.Fatalf("permit %d is held next to a lock", permit.Permit())
+				}
+			}
+		})
+	}
 }

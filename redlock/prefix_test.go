@@ -11,9 +11,10 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// TestAPrefixIsAPartOfTheKey, and of nothing else: whatever part of the key is the prefix, each kind of lock, its
-// tokens, its marks and its queue have the same keys on the servers. So Lockers with other prefixes exclude each other.
-func TestAPrefixIsAPartOfTheKey(t *testing.T) {
+// TestPrefixIsAPartOfTheKey: the prefix has no other meaning. For any split of the key into prefix
+// and name, each kind of lock, its tokens, its marks and its queue have the same keys on the
+// servers. Lockers with other prefixes therefore exclude each other.
+func TestPrefixIsAPartOfTheKey(t *testing.T) {
 	const key = "app:job"
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		var want map[string]bool
@@ -41,7 +42,7 @@ func TestAPrefixIsAPartOfTheKey(t *testing.T) {
 			require.NoError(t, k.Release(t.Context()))
 			require.NoError(t, (<-waiting).Release(t.Context()))
 			reader := read(t, l, name)
-			isHeld(t, other, name) // with an intent
+			isHeld(t, other, name) // this attempt is a writer's, with an intent
 			look()
 			require.NoError(t, reader.Release(t.Context()))
 			for range 3 {

@@ -10,14 +10,14 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/internal/timetest"
+	"github.com/redquorum/redquorum/internal/sim"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// An answer is what a puppet does with a request.
+// An answer is the reaction of a puppet to a request.
 type answer struct {
 	outcome protocol.Outcome
-	after   time.Duration // until the reply
+	after   time.Duration // time until the reply
 	ttl     time.Duration
 	err     error
 	floor   int64
@@ -27,16 +27,16 @@ type answer struct {
 	silent  bool // no reply before Close
 }
 
-// A puppet is a Node that answers as a test tells it to.
+// A puppet is a Node whose answers come from a test.
 type puppet struct {
 	name   string
-	answer func(op protocol.Op, nth int) answer // nth of this operation, from one
+	answer func(op protocol.Op, nth int) answer // nth counts requests of this operation from one
 
 	mu     sync.Mutex
 	got    []protocol.Request
 	at     []time.Time
 	closed int
-	open   []func() // replies for Close to give
+	open   []func() // replies for Close to send
 }
 
 func (p *puppet) String() string { return p.name }
@@ -75,7 +75,7 @@ func (p *puppet) Close() error {
 	return nil
 }
 
-// requests returns those for one operation, and when they came.
+// requests returns the requests of one operation, and their times.
 func (p *puppet) requests(op protocol.Op) (reqs []protocol.Request, at []time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,7 +87,7 @@ func (p *puppet) requests(op protocol.Op) (reqs []protocol.Request, at []time.Ti
 	return reqs, at
 }
 
-// puppets returns n puppets that answer everything alike, and a Locker over them.
+// puppets returns n puppets with the same answers, and a Locker over them.
 func puppets(t *testing.T, n int, reply func(node int, op protocol.Op, nth int) answer, opts ...redlock.LockerOption) ([]*puppet, *redlock.Locker) {
 	t.Helper()
 	ps, nodes := make([]*puppet, n), make([]protocol.Node, n)
@@ -96,13 +96,13 @@ func puppets(t *testing.T, n int, reply func(node int, op protocol.Op, nth int) 
 		ps[i].answer = func(op protocol.Op, nth int) answer { return reply(i, op, nth) }
 		nodes[i] = ps[i]
 	}
-	l, err := redlock.New(nodes, append([]redlock.LockerOption{timetest.Clock(clock.NewFake(1)), redlock.MemoryGuard(false)}, opts...)...)
+	l, err := redlock.New(nodes, append([]redlock.LockerOption{sim.Clock(clock.NewFake(1)), redlock.MemoryGuard(false)}, opts...)...)
 	require.NoError(t, err)
 	t.Cleanup(func() { l.Close() })
 	return ps, l
 }
 
-// The kinds of answers of a vote: the faults differ in what the node may hold.
+// The kinds of answers to a vote. The faults differ in the keys that the node may hold.
 var (
 	grants  = answer{outcome: protocol.Granted}
 	refuses = answer{outcome: protocol.Refused}

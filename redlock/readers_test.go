@@ -22,8 +22,8 @@ func read(t *testing.T, l *redlock.Locker, name string, opts ...redlock.Option) 
 	return take(t, l, name, append(opts, redlock.Shared())...)
 }
 
-// writerWaits returns a channel that gets the lock of a writer that waits for name from now on,
-// for a minute at most.
+// writerWaits starts a writer that waits for name, for at most a minute. It returns a channel for
+// the writer's lock.
 func writerWaits(t *testing.T, l *redlock.Locker, name string) <-chan *redlock.Lock {
 	got := make(chan *redlock.Lock, 1)
 	go func() {
@@ -38,7 +38,7 @@ func writerWaits(t *testing.T, l *redlock.Locker, name string) <-chan *redlock.L
 	return got
 }
 
-func TestReadersAreThereTogetherAndNoWriterBeside(t *testing.T) {
+func TestReadersExcludeWriters(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		a, b := two(t, w)
 		r1, r2 := read(t, a, "x"), read(t, b, "x")
@@ -46,7 +46,7 @@ func TestReadersAreThereTogetherAndNoWriterBeside(t *testing.T) {
 		isHeld(t, b, "x")
 		require.NoError(t, r1.Release(t.Context()))
 		isHeld(t, a, "x")
-		time.Sleep(10 * ttl) // they are renewed
+		time.Sleep(10 * ttl) // so that the locks are renewed
 		assert.True(t, r2.Valid())
 		require.NoError(t, r2.Release(t.Context()))
 		k := take(t, a, "x")
@@ -57,8 +57,8 @@ func TestReadersAreThereTogetherAndNoWriterBeside(t *testing.T) {
 	})
 }
 
-// TestAReaderThatAWriterKeepsOutWaits, and does not try to join the readers of its process all the time.
-func TestAReaderThatAWriterKeepsOutWaits(t *testing.T) {
+// TestReaderBlockedByAWriterWaits: it does not constantly try to join the readers of its process.
+func TestReaderBlockedByAWriterWaits(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, other := two(t, w)
 		reader := read(t, l, "x")
@@ -74,9 +74,10 @@ func TestAReaderThatAWriterKeepsOutWaits(t *testing.T) {
 	})
 }
 
-// TestAWriterThatNoLongerWaitsLetsReadersIn: at once if it gives up or its Locker closes, which returns only when the
-// intent is gone, because the process may end then; and soon if it dies.
-func TestAWriterThatNoLongerWaitsLetsReadersIn(t *testing.T) {
+// TestReadersAreAdmittedAfterAWriterStopsWaiting: immediately if the writer gives up or its Locker
+// closes, and soon if its process dies. Close returns only when the intent is gone, because the
+// process may exit right after it.
+func TestReadersAreAdmittedAfterAWriterStopsWaiting(t *testing.T) {
 	for name, end := range map[string]func(cancel func(), l *redlock.Locker, c *sim.Client){
 		"gives up": func(cancel func(), _ *redlock.Locker, _ *sim.Client) { cancel(); time.Sleep(rtt) },
 		"closes":   func(_ func(), l *redlock.Locker, _ *sim.Client) { l.Close() },
@@ -109,7 +110,8 @@ func TestAWriterThatNoLongerWaitsLetsReadersIn(t *testing.T) {
 	}
 }
 
-// TestReadersOfAProcessShareASession: a thousand cost the servers one entry, and one request each at a time.
+// TestReadersOfAProcessShareASession: a thousand readers cost each server one entry, and one
+// request at a time.
 func TestReadersOfAProcessShareASession(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
@@ -141,12 +143,12 @@ func TestReadersOfAProcessShareASession(t *testing.T) {
 	})
 }
 
-func TestAWriterBecomesAReader(t *testing.T) {
+func TestWriterBecomesAReader(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		a, b := two(t, w)
 		k := take(t, a, "x", redlock.Fenced())
 		token := k.Fence()
-		time.Sleep(time.Second) // it is watched by now
+		time.Sleep(time.Second) // so that the lock is watched
 		w.Servers()[4].Hang()
 		require.NoError(t, k.Downgrade(t.Context()))
 		w.Servers()[4].Resume()
@@ -167,8 +169,9 @@ func TestAWriterBecomesAReader(t *testing.T) {
 	})
 }
 
-// TestAReaderJoinsWhereANodeIsFarAway: the answer to its question takes longer than a turn, and lets it in nevertheless.
-func TestAReaderJoinsWhereANodeIsFarAway(t *testing.T) {
+// TestReaderJoinsInSpiteOfADistantNode: the answer of the node takes longer than a turn, but still
+// admits the reader.
+func TestReaderJoinsInSpiteOfADistantNode(t *testing.T) {
 	const leg = 400 * time.Millisecond
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		w.SetNet(sim.Fixed(leg))
@@ -182,8 +185,8 @@ func TestAReaderJoinsWhereANodeIsFarAway(t *testing.T) {
 	})
 }
 
-// TestAReaderThatIsNotRenewedHasItsWholeTTL, whenever it joins the readers of its process.
-func TestAReaderThatIsNotRenewedHasItsWholeTTL(t *testing.T) {
+// TestReaderWithoutRenewalHasItsWholeTTL: it may join the readers of its process at any time.
+func TestReaderWithoutRenewalHasItsWholeTTL(t *testing.T) {
 	for _, tries := range []bool{false, true} {
 		for _, after := range []time.Duration{0, 2 * rtt, 8 * rtt, time.Second, ttl / 2, 2 * ttl} { // a turn is ten round trips
 			simulateCase(t, fmt.Sprint(after, ", tries: ", tries), 3, func(t *testing.T, w *sim.World) {
@@ -204,9 +207,9 @@ func TestAReaderThatIsNotRenewedHasItsWholeTTL(t *testing.T) {
 	}
 }
 
-// TestReadersWhoseSettingsDiffer share one entry on the nodes, with the label of the first, and each is held as its own
-// settings say.
-func TestReadersWhoseSettingsDiffer(t *testing.T) {
+// TestReadersWithDifferentSettings: they share one entry on the nodes, with the label of the first
+// reader. Each lock ends according to its own settings.
+func TestReadersWithDifferentSettings(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		var all []*redlock.Lock
@@ -217,20 +220,21 @@ func TestReadersWhoseSettingsDiffer(t *testing.T) {
 			assert.Equal(t, all[0].Value(), all[len(all)-1].Value())
 		}
 		assert.Equal(t, "a", redlock.HolderOf(all[1].Value()).Owner)
-		time.Sleep(ttl) // MaxHold ends its own only
+		time.Sleep(ttl) // MaxHold ends only the hold that has it
 		for i, k := range all {
 			assert.Equal(t, i < 4, k.Valid(), i)
 		}
 		for _, k := range append(all[:3], read(t, l, "x")) {
 			require.NoError(t, k.Release(t.Context()))
 		}
-		time.Sleep(2 * ttl) // the one that is not renewed is over
+		time.Sleep(2 * ttl) // the hold without renewal has ended
 		assert.Equal(t, "b", redlock.HolderOf(read(t, l, "x", redlock.Owner("b")).Value()).Owner)
 	})
 }
 
-// TestExclusiveTakesSharedBack, and permits, and leaves the rest of the Locker's defaults.
-func TestExclusiveTakesSharedBack(t *testing.T) {
+// TestExclusiveCancelsShared: Exclusive cancels permits, too, and keeps the other defaults of the
+// Locker.
+func TestExclusiveCancelsShared(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		readers, _ := open(t, w, redlock.Shared(), redlock.Fair())
 		r := take(t, readers, "x")
@@ -256,7 +260,7 @@ func TestExclusiveTakesSharedBack(t *testing.T) {
 		require.NoError(t, (<-got).Release(t.Context()))
 		require.NoError(t, take(t, readers, "x", redlock.Exclusive(), redlock.Shared()).Release(t.Context()))
 		require.NoError(t, takeAll(t, readers, abc, redlock.Exclusive()).Release(t.Context()))
-		require.ErrorContains(t, errOf(readers.TryAcquireAll(t.Context(), abc)), "take it back with Exclusive")
+		require.ErrorContains(t, errOf(readers.TryAcquireAll(t.Context(), abc)), "cancel it with Exclusive")
 
 		seats, _ := open(t, w, redlock.Permits(3))
 		only := take(t, seats, "x", redlock.Exclusive())
@@ -267,13 +271,13 @@ func TestExclusiveTakesSharedBack(t *testing.T) {
 	})
 }
 
-func TestSharedWithWhatCannotBe(t *testing.T) {
+func TestInvalidCombinationsWithSharedAreRefused(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
-		require.ErrorContains(t, errOf(l.TryAcquire(t.Context(), "x", redlock.Shared(), redlock.Fenced())), "leave out Fenced")
-		require.ErrorContains(t, errOf(l.TryAcquire(t.Context(), "x", redlock.Shared(), redlock.Permits(3))), "leave out Permits(3)")
+		require.ErrorContains(t, errOf(l.TryAcquire(t.Context(), "x", redlock.Shared(), redlock.Fenced())), "omit Fenced")
+		require.ErrorContains(t, errOf(l.TryAcquire(t.Context(), "x", redlock.Shared(), redlock.Permits(3))), "omit Permits(3)")
 		seats, _ := open(t, w, redlock.Permits(3))
-		require.ErrorContains(t, errOf(seats.TryAcquire(t.Context(), "x", redlock.Shared())), "leave out Permits(3), or take it back with Exclusive before Shared")
+		require.ErrorContains(t, errOf(seats.TryAcquire(t.Context(), "x", redlock.Shared())), "omit Permits(3), or cancel it with Exclusive before Shared")
 		require.NoError(t, seats.Check(redlock.Shared(), redlock.Exclusive()), "the last counts")
 		r := take(t, seats, "x", redlock.Exclusive(), redlock.Shared())
 		require.NoError(t, read(t, l, "x").Release(t.Context()))
@@ -282,14 +286,14 @@ func TestSharedWithWhatCannotBe(t *testing.T) {
 	})
 }
 
-// TestOnlyALockOfOneNameIsDowngraded: the other names of a set would be extended no more, and the readers of all slots
-// of a name would be in one set, and void each other.
+// TestOnlyALockOfOneNameIsDowngraded: the other names of a set would no longer be extended. The
+// readers of all slots of a name would be in one set and invalidate each other.
 func TestOnlyALockOfOneNameIsDowngraded(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		set, permit := takeAll(t, l, abc), take(t, l, "x", redlock.Permits(3))
-		assert.ErrorContains(t, set.Downgrade(t.Context()), "of several names")
-		assert.ErrorContains(t, permit.Downgrade(t.Context()), "a permit is no writer's lock")
+		assert.ErrorContains(t, set.Downgrade(t.Context()), "has several names")
+		assert.ErrorContains(t, permit.Downgrade(t.Context()), "a permit cannot become the lock of a reader")
 		time.Sleep(2 * ttl)
 		other, _ := open(t, w)
 		for _, name := range abc {
@@ -299,8 +303,8 @@ func TestOnlyALockOfOneNameIsDowngraded(t *testing.T) {
 	})
 }
 
-// TestADowngradeLetsReadersOfItsProcessIn at once.
-func TestADowngradeLetsReadersOfItsProcessIn(t *testing.T) {
+// TestDowngradeAdmitsReadersOfItsProcess: the readers are admitted at once.
+func TestDowngradeAdmitsReadersOfItsProcess(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		k := take(t, l, "x")
@@ -314,11 +318,11 @@ func TestADowngradeLetsReadersOfItsProcessIn(t *testing.T) {
 	})
 }
 
-// A throng is a process of which so many callers want the lock again as soon as they have released it.
+// A throng is a process whose callers request the lock again right after each release.
 type throng struct{ writers, readers int }
 
-// throngs has the callers of several processes come again and again for a while. It returns the longest time that one
-// of them waited, also for what came too late.
+// throngs makes the callers of several processes acquire the lock repeatedly for a while. It
+// returns the longest wait, including waits for a late lock.
 func throngs(t *testing.T, w *sim.World, hold time.Duration, all []throng, opts ...redlock.Option) (longest time.Duration) {
 	ctx, stop := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer stop()
@@ -350,9 +354,9 @@ func throngs(t *testing.T, w *sim.World, hold time.Duration, all []throng, opts 
 	return longest
 }
 
-// TestNobodyStarvesAmongReadersAndWriters that come again at once: each waits for twenty turns at most, whether the
-// others are of its own process, or of others, or of both.
-func TestNobodyStarvesAmongReadersAndWriters(t *testing.T) {
+// TestNoCallerStarvesAmongReadersAndWriters: the callers return at once. Each waits for at most
+// twenty turns, whether the others belong to its own process, to other processes, or to both.
+func TestNoCallerStarvesAmongReadersAndWriters(t *testing.T) {
 	const hold = near / 2
 	for name, all := range map[string][]throng{
 		"a reader beside writers of its process":             {{8, 1}},
@@ -371,7 +375,7 @@ func TestNobodyStarvesAmongReadersAndWriters(t *testing.T) {
 				w.SetNet(sim.Fixed(near / 2))
 				turn := hold + 4*near
 				if len(all) > 1 {
-					turn = 5 * time.Millisecond // of a process
+					turn = 5 * time.Millisecond // turn of a process
 				}
 				assert.LessOrEqual(t, throngs(t, w, hold, all, opts...), 20*turn)
 			})
@@ -379,8 +383,8 @@ func TestNobodyStarvesAmongReadersAndWriters(t *testing.T) {
 	}
 }
 
-// A visited node has a reader that comes right before each request of a writer, and leaves right
-// behind it.
+// A visited node has a reader that joins right before each request of a writer, and leaves right
+// after it.
 type visited struct{ protocol.Node }
 
 func (v visited) Submit(req *protocol.Request, slot int, to protocol.Receiver) error {
@@ -400,9 +404,9 @@ type unheard struct{}
 
 func (unheard) Receive(int, protocol.Reply) {}
 
-// TestAWriterDoesNotStarveBehindReadersThatItNeverSees, because they leave between its request and its undo, on every
-// node, every time.
-func TestAWriterDoesNotStarveBehindReadersThatItNeverSees(t *testing.T) {
+// TestWriterDoesNotStarveAfterUnseenReaders: on every node the readers leave between each request
+// of the writer and its rollback.
+func TestWriterDoesNotStarveAfterUnseenReaders(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := on(t, w, func(nodes []protocol.Node) {
 			for i, n := range nodes {
@@ -419,17 +423,17 @@ func TestAWriterDoesNotStarveBehindReadersThatItNeverSees(t *testing.T) {
 	})
 }
 
-// TestWritersAloneDoNotTakeEachOtherForReaders, which would cost the nodes requests for nothing; but for one of many
-// thousands that has met only writers which had left, several times in a row. Which of them come in the same moment is
-// the scheduler's choice.
-func TestWritersAloneDoNotTakeEachOtherForReaders(t *testing.T) {
+// TestWritersDoNotMistakeEachOtherForReaders: a mistake would cost the nodes needless requests. It
+// may happen once in many thousands of turns, if a writer has met only writers that had left,
+// several times in a row. The scheduler decides which writers arrive at the same moment.
+func TestWritersDoNotMistakeEachOtherForReaders(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		r := recorded(w)
 		var all sync.WaitGroup
 		for i := range 6 {
 			l, _ := open(t, w)
 			hold, opts := 50*time.Millisecond, []redlock.Option(nil)
-			if i%2 == 1 { // in no queue, and often gone before a refusal is looked into
+			if i%2 == 1 { // writers in no queue, often gone before a refusal is examined
 				hold, opts = 2*rtt, []redlock.Option{redlock.RetryInterval(time.Duration(20+3*i) * time.Millisecond)}
 			}
 			all.Go(func() {
@@ -449,8 +453,9 @@ func TestWritersAloneDoNotTakeEachOtherForReaders(t *testing.T) {
 	})
 }
 
-// TestAReaderWithALongerTTLTriesOnce: nodes have that TTL on record before they let it in.
-func TestAReaderWithALongerTTLTriesOnce(t *testing.T) {
+// TestReaderWithALongerTTLTriesOnce: nodes have the longer TTL on record before they admit the
+// reader.
+func TestReaderWithALongerTTLTriesOnce(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l := settled(t, w, 1)[0]
 		take(t, l, "x", redlock.Shared())

@@ -16,8 +16,8 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// TestExtendThatFailsLeavesTheLock as it was, and may be tried again.
-func TestExtendThatFailsLeavesTheLock(t *testing.T) {
+// TestFailedExtendLeavesTheLock: the lock is unchanged, and the call can be repeated.
+func TestFailedExtendLeavesTheLock(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w, redlock.TTL(ttl), redlock.Renew(false))
 		lock := take(t, l, "x")
@@ -33,8 +33,8 @@ func TestExtendThatFailsLeavesTheLock(t *testing.T) {
 	})
 }
 
-// extensions returns a function that tells when, counted from now, the first
-// server was asked for extensions.
+// extensions returns a function that returns the times, from now, of the extensions on the first
+// server.
 func extensions(w *sim.World) func() []time.Duration {
 	start := time.Now()
 	var mu sync.Mutex
@@ -55,8 +55,8 @@ func extensions(w *sim.World) func() []time.Duration {
 	}
 }
 
-// TestMaxHoldEndsALockThatRenewsWell. It counts from the grant.
-func TestMaxHoldEndsALockThatRenewsWell(t *testing.T) {
+// TestMaxHoldEndsAHealthyLock: MaxHold counts from the grant.
+func TestMaxHoldEndsAHealthyLock(t *testing.T) {
 	for _, most := range []time.Duration{time.Second, ttl, 25 * time.Second, time.Hour} {
 		simulateCase(t, most.String(), 5, func(t *testing.T, w *sim.World) {
 			asked := extensions(w)
@@ -64,7 +64,7 @@ func TestMaxHoldEndsALockThatRenewsWell(t *testing.T) {
 			lock := take(t, l, "x")
 			assert.Equal(t, min(most, validity), lock.Remaining())
 			start := time.Now()
-			time.AfterFunc(most-rtt-1, func() { assert.NoError(t, lock.Extend(t.Context())) }) // does not help
+			time.AfterFunc(most-rtt-1, func() { assert.NoError(t, lock.Extend(t.Context())) }) // an Extend does not prolong the MaxHold
 			<-lock.Context().Done()
 			assert.Equal(t, most, time.Since(start))
 			isOnly(t, lock.Release(t.Context()), redlock.ErrLost)
@@ -75,14 +75,14 @@ func TestMaxHoldEndsALockThatRenewsWell(t *testing.T) {
 	}
 }
 
-// TestARenewalThatCameToNothingIsRepeated until it works, or the old deadline.
-func TestARenewalThatCameToNothingIsRepeated(t *testing.T) {
+// TestFailedRenewalIsRepeated: a renewal is repeated until it succeeds, or until the old deadline.
+func TestFailedRenewalIsRepeated(t *testing.T) {
 	const retry = ttl / 16
 	for name, ail := range map[string]struct {
 		of     func(*sim.Server)
-		answer time.Duration // from the request until the renewal has come to nothing
+		answer time.Duration // time from the request to the failure of the renewal
 	}{
-		"refused connections": {(*sim.Server).Crash, leg + leg},  // when the others have replied
+		"refused connections": {(*sim.Server).Crash, leg + leg},  // after the others' replies
 		"no answer":           {(*sim.Server).Hang, nodeTimeout}, // after the node timeout
 	} {
 		simulateCase(t, name+", healed in time", 5, func(t *testing.T, w *sim.World) {
@@ -118,8 +118,8 @@ func TestARenewalThatCameToNothingIsRepeated(t *testing.T) {
 	}
 }
 
-// TestLossIsNoticedAtTheRenewal, long before the deadline, if a majority says
-// that the lock is gone. Such a short one is not watched.
+// TestLossIsNoticedAtTheRenewal: a majority reports that the lock is gone, long before the
+// deadline. Such a short lock is not watched.
 func TestLossIsNoticedAtTheRenewal(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		const ttl = 999 * time.Millisecond
@@ -135,9 +135,9 @@ func TestLossIsNoticedAtTheRenewal(t *testing.T) {
 	})
 }
 
-// TestALossNamesTheNodesThatFailed: the cause of the lock's context, the errors of its methods, the event and the log
-// have the last renewal that failed.
-func TestALossNamesTheNodesThatFailed(t *testing.T) {
+// TestLossNamesTheFailedNodes: the cause of the lock's context, the errors of its methods, the
+// event and the log contain the last failed renewal.
+func TestLossNamesTheFailedNodes(t *testing.T) {
 	for name, c := range map[string]struct {
 		of   func(*sim.Server)
 		opts []redlock.LockerOption
@@ -185,9 +185,9 @@ func TestALossNamesTheNodesThatFailed(t *testing.T) {
 	}
 }
 
-// TestALockIsGivenBackToNodesThatLackIt, because they were down when it was
-// taken, or have forgotten it: so the margin grows again.
-func TestALockIsGivenBackToNodesThatLackIt(t *testing.T) {
+// TestLockIsRepairedOnNodesWithoutIt: these nodes were down when the lock was acquired, or have
+// forgotten it. The margin then grows again.
+func TestLockIsRepairedOnNodesWithoutIt(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		w.Servers()[0].Crash()
 		l, _ := open(t, w, redlock.TTL(ttl))
@@ -208,8 +208,9 @@ func TestALockIsGivenBackToNodesThatLackIt(t *testing.T) {
 	})
 }
 
-// TestAnExtensionHasTimeForTheRecords, which another client has changed: they are read behind the votes.
-func TestAnExtensionHasTimeForTheRecords(t *testing.T) {
+// TestExtensionHasTimeForTheRecords: another client has changed the records, so they are read after
+// the votes.
+func TestExtensionHasTimeForTheRecords(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		const timeout = 100 * time.Millisecond
 		ls := settled(t, w, 2, redlock.NodeTimeout(timeout))
@@ -220,11 +221,12 @@ func TestAnExtensionHasTimeForTheRecords(t *testing.T) {
 	})
 }
 
-// TestALockOutlivesARestartOfAMajorityThatKeepsItsKeys, for however long it is down, and whatever is asked meanwhile.
-func TestALockOutlivesARestartOfAMajorityThatKeepsItsKeys(t *testing.T) {
+// TestLockOutlivesARestartOfAMajorityWithItsKeys: the downtime varies, and so do the requests in
+// the meantime.
+func TestLockOutlivesARestartOfAMajorityWithItsKeys(t *testing.T) {
 	const long = 30 * time.Second
 	for name, c := range map[string]struct {
-		down  time.Duration // 8 s: a renewal or two come to nothing
+		down  time.Duration // downtime; in 8 s one or two renewals fail
 		opts  []redlock.Option
 		asked func(t *testing.T, l *redlock.Locker, k *redlock.Lock)
 	}{
@@ -233,12 +235,12 @@ func TestALockOutlivesARestartOfAMajorityThatKeepsItsKeys(t *testing.T) {
 		"for 8 s":      {8 * time.Second, nil, nil},
 		"two extensions at once": {0, []redlock.Option{redlock.Renew(false)}, func(t *testing.T, _ *redlock.Locker, k *redlock.Lock) {
 			go k.Extend(t.Context())
-			_ = k.Extend(t.Context()) // the first finds that the TTL is not on the new records
+			_ = k.Extend(t.Context()) // the first Extend finds no TTL on the new records
 			time.Sleep(time.Second)
 			require.NoError(t, k.Extend(t.Context()))
 		}},
 		"another reader": {0, []redlock.Option{redlock.Shared()}, func(t *testing.T, l *redlock.Locker, _ *redlock.Lock) {
-			isOnly(t, errOf(l.TryAcquire(t.Context(), "x", redlock.TTL(long), redlock.Shared())), redlock.ErrNoQuorum) // its vote would be a new one
+			isOnly(t, errOf(l.TryAcquire(t.Context(), "x", redlock.TTL(long), redlock.Shared())), redlock.ErrNoQuorum) // a vote for this reader would be a new vote
 			time.Sleep(2 * long)
 		}},
 	} {
@@ -262,7 +264,7 @@ func TestALockOutlivesARestartOfAMajorityThatKeepsItsKeys(t *testing.T) {
 	}
 }
 
-// TestRenewalsAreSpread: locks that were taken together are not renewed all at once but in
+// TestRenewalsAreSpread: locks that were acquired together are not all renewed at once but in
 // steps, so that renewals travel together, and none later than at a third of the TTL.
 func TestRenewalsAreSpread(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
@@ -288,13 +290,12 @@ func TestRenewalsAreSpread(t *testing.T) {
 	})
 }
 
-// watchedAt is when a lock that was taken just now is certainly watched, and long
-// before it is renewed.
+// watchedAt is a time at which a new lock is certainly watched, long before it is renewed.
 const watchedAt = time.Second
 
-// TestALossIsToldAtOnce, whatever became of the key on a majority, also to a holder who
-// does not renew.
-func TestALossIsToldAtOnce(t *testing.T) {
+// TestLossIsNoticedAtOnce: the key changes in any way on a majority. A holder without renewal
+// notices the loss, too.
+func TestLossIsNoticedAtOnce(t *testing.T) {
 	for name, change := range map[string]func(s *sim.Server){
 		"DEL":             func(s *sim.Server) { s.Del("x") },
 		"FLUSHALL":        (*sim.Server).Flush,
@@ -314,7 +315,7 @@ func TestALossIsToldAtOnce(t *testing.T) {
 				assert.ErrorContains(t, cause, "3 of 5 servers no longer have it (")
 				var failure *redlock.QuorumError
 				require.ErrorAs(t, cause, &failure)
-				assert.LessOrEqual(t, failure.Votes, 2, "the others are not waited for")
+				assert.LessOrEqual(t, failure.Votes, 2, "the loss does not wait for the other nodes")
 				assert.Len(t, failure.Causes.Errors, 3)
 				assert.Same(t, cause, lock.Release(t.Context()))
 			})
@@ -322,8 +323,8 @@ func TestALossIsToldAtOnce(t *testing.T) {
 	}
 }
 
-// TestAMinorityThatLosesTheKeyIsGivenTheLockAgainSoon, and it is watched there as before.
-func TestAMinorityThatLosesTheKeyIsGivenTheLockAgainSoon(t *testing.T) {
+// TestMinorityThatLosesTheKeyIsRepairedSoon: the lock is then watched there as before.
+func TestMinorityThatLosesTheKeyIsRepairedSoon(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		lock := take(t, l, "x")
@@ -342,15 +343,15 @@ func TestAMinorityThatLosesTheKeyIsGivenTheLockAgainSoon(t *testing.T) {
 	})
 }
 
-// TestLocksThatAreSoonReleasedAreNotWatched: it would cost as much as they do.
-func TestLocksThatAreSoonReleasedAreNotWatched(t *testing.T) {
+// TestBriefLocksAreNotWatched: watching would cost as much as the lock itself.
+func TestBriefLocksAreNotWatched(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		r := recorded(w)
 		for range 1000 {
 			require.NoError(t, take(t, l, "x").Release(t.Context()))
 		}
-		for range 100 { // too short to be worth it
+		for range 100 { // these locks are too short to be watched
 			lock := take(t, l, "x", redlock.TTL(900*time.Millisecond))
 			time.Sleep(200 * time.Millisecond)
 			require.NoError(t, lock.Release(t.Context()))
@@ -360,8 +361,8 @@ func TestLocksThatAreSoonReleasedAreNotWatched(t *testing.T) {
 	})
 }
 
-// TestToWatchALockCostsNoRequestsOfItsOwn, but for those that begin it.
-func TestToWatchALockCostsNoRequestsOfItsOwn(t *testing.T) {
+// TestWatchingALockCostsNoExtraRequests: only the start of a watch takes requests.
+func TestWatchingALockCostsNoExtraRequests(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w, unspread)
 		r := recorded(w)
@@ -373,16 +374,16 @@ func TestToWatchALockCostsNoRequestsOfItsOwn(t *testing.T) {
 		assert.Len(t, r.of(sim.Submitted, protocol.OpExtend), 10*5)
 		assert.Empty(t, r.of(sim.Submitted, protocol.OpWatch))
 		assert.Empty(t, r.of(sim.Submitted, protocol.OpLook))
-		for _, s := range w.Servers()[:3] { // and it is watched still
+		for _, s := range w.Servers()[:3] { // the lock is still watched
 			s.Del("x")
 		}
 		assert.Equal(t, leg+rtt, took(func() { <-lock.Context().Done() }))
 	})
 }
 
-// TestHintsInVainCostFewLooks: a key that changes all the time, or a server whose
-// table of tracked keys is full, keeps no client busy.
-func TestHintsInVainCostFewLooks(t *testing.T) {
+// TestUselessHintsCostFewLooks: neither a key that changes constantly nor a server with a full
+// table of tracked keys keeps a client busy.
+func TestUselessHintsCostFewLooks(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		lock := take(t, l, "x")
@@ -398,9 +399,9 @@ func TestHintsInVainCostFewLooks(t *testing.T) {
 	})
 }
 
-// TestALockThatWasHandedOverIsWatched, also if its key went at that moment.
-func TestALockThatWasHandedOverIsWatched(t *testing.T) {
-	const leg = 15 * time.Millisecond // so that a turn lasts for longer than a lock is not watched
+// TestHandedOverLockIsWatched: the holder notices even a key that disappears during the handover.
+func TestHandedOverLockIsWatched(t *testing.T) {
+	const leg = 15 * time.Millisecond // so that a turn lasts longer than the time without a watch
 	for name, before := range map[string]time.Duration{"before": 0, "after": 5 * leg} {
 		simulateCase(t, name, 5, func(t *testing.T, w *sim.World) {
 			w.SetNet(sim.Fixed(leg))
@@ -427,8 +428,8 @@ func TestALockThatWasHandedOverIsWatched(t *testing.T) {
 	}
 }
 
-// TestALockIsExtendedForALongerTTL, which it has from then on.
-func TestALockIsExtendedForALongerTTL(t *testing.T) {
+// TestLockIsExtendedForALongerTTL: the longer TTL becomes the TTL of the lock.
+func TestLockIsExtendedForALongerTTL(t *testing.T) {
 	for kind, opts := range map[string][]redlock.Option{"a lock": nil, "a reader": {redlock.Shared()}, "permits": {redlock.Permits(2), redlock.Weight(2)}} {
 		simulateCase(t, kind, 5, func(t *testing.T, w *sim.World) {
 			const long = time.Hour
@@ -450,8 +451,8 @@ func TestALockIsExtendedForALongerTTL(t *testing.T) {
 	}
 }
 
-// TestALongerTTLIsOnRecord before the lock counts on it.
-func TestALongerTTLIsOnRecord(t *testing.T) {
+// TestLongerTTLIsOnRecord: the TTL is on record before the lock relies on it.
+func TestLongerTTLIsOnRecord(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		const long = 10 * time.Minute
 		ls := settled(t, w, 1)
@@ -468,8 +469,8 @@ func TestALongerTTLIsOnRecord(t *testing.T) {
 	})
 }
 
-// TestALongerTTLThatNoQuorumHasGrantedChangesNothing: the lock is renewed by the TTL that it has.
-func TestALongerTTLThatNoQuorumHasGrantedChangesNothing(t *testing.T) {
+// TestUngrantedLongerTTLChangesNothing: the lock is renewed with its own TTL.
+func TestUngrantedLongerTTLChangesNothing(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		k, reader := take(t, l, "x"), take(t, l, "y", redlock.Shared())

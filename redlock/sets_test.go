@@ -21,16 +21,16 @@ import (
 
 var abc = []string{"a", "b", "c"}
 
-// takeAll acquires names that are free.
+// takeAll acquires free names.
 func takeAll(t *testing.T, l *redlock.Locker, names []string, opts ...redlock.Option) *redlock.Lock {
 	t.Helper()
 	k, err := l.TryAcquireAll(t.Context(), names, opts...)
 	require.NoError(t, err)
-	k.Context() // see simtest.Take
+	k.Context() // see sim.Take
 	return k
 }
 
-// waitsAll acquires the names in a goroutine.
+// waitsAll acquires the names in a goroutine and returns a channel for the lock.
 func waitsAll(ctx context.Context, t *testing.T, l *redlock.Locker, names []string, opts ...redlock.Option) <-chan *redlock.Lock {
 	got := make(chan *redlock.Lock, 1)
 	go func() {
@@ -41,7 +41,7 @@ func waitsAll(ctx context.Context, t *testing.T, l *redlock.Locker, names []stri
 	return got
 }
 
-func TestASetIsOneVote(t *testing.T) {
+func TestSetTakesOneAttempt(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, other := two(t, w, redlock.TTL(ttl), redlock.Prefix("app:"))
 		for _, acquire := range []func(context.Context, []string, ...redlock.Option) (*redlock.Lock, error){l.TryAcquireAll, l.AcquireAll} {
@@ -73,9 +73,9 @@ func TestASetIsOneVote(t *testing.T) {
 	})
 }
 
-// TestAFairSetWaitsInOrder: a Fair caller of another process has waited for one of its names, which becomes free at
-// about the moment at which the set comes.
-func TestAFairSetWaitsInOrder(t *testing.T) {
+// TestFairSetWaitsInOrder: a Fair caller of another process has waited for one of its names, which
+// becomes free when the set arrives.
+func TestFairSetWaitsInOrder(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		holder, waiter := two(t, w, redlock.Fair())
 		late, _ := open(t, w, redlock.Fair())
@@ -103,8 +103,8 @@ func TestAFairSetWaitsInOrder(t *testing.T) {
 	})
 }
 
-// TestASetIsAllOrNone, and its error tells which name was in the way.
-func TestASetIsAllOrNone(t *testing.T) {
+// TestSetIsAllOrNone: the error lists the names that blocked the set.
+func TestSetIsAllOrNone(t *testing.T) {
 	for i, name := range abc {
 		simulateCase(t, name, 5, func(t *testing.T, w *sim.World) {
 			l, other := two(t, w, redlock.TTL(ttl))
@@ -115,9 +115,9 @@ func TestASetIsAllOrNone(t *testing.T) {
 			require.ErrorAs(t, err, &failure)
 			assert.Equal(t, []string{name}, failure.InTheWay)
 			assert.Equal(t, "a, b, c", failure.Name)
-			assert.InDelta(t, ttl, failure.Remaining, float64(10*leg)) // it asks twice where it has won the first
-			assert.ErrorContains(t, err, fmt.Sprintf(`node1, node2, node3, node4, node5: %q: holds another's value for`, name))
-			time.Sleep(rtt) // their releases are on the way
+			assert.InDelta(t, ttl, failure.Remaining, float64(10*leg)) // the set asks twice if it has won the first name
+			assert.ErrorContains(t, err, fmt.Sprintf(`node1, node2, node3, node4, node5: %q: holds another value for`, name))
+			time.Sleep(rtt) // wait until the releases have arrived
 			for j, free := range abc {
 				if j != i {
 					assert.Zero(t, holding(w, free), free)
@@ -129,8 +129,8 @@ func TestASetIsAllOrNone(t *testing.T) {
 	}
 }
 
-// TestEachNameOfASetHasAQuorumOfItsOwn, which need not be the same.
-func TestEachNameOfASetHasAQuorumOfItsOwn(t *testing.T) {
+// TestEachNameOfASetHasItsOwnQuorum: the quorums of two names may differ.
+func TestEachNameOfASetHasItsOwnQuorum(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w, redlock.TTL(ttl))
 		for i, s := range w.Servers() {
@@ -145,7 +145,7 @@ func TestEachNameOfASetHasAQuorumOfItsOwn(t *testing.T) {
 	})
 }
 
-func TestASetTellsContentionFromAnOutage(t *testing.T) {
+func TestSetDistinguishesContentionFromAnOutage(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w, redlock.TTL(ttl))
 		onEach(w.Servers()[:3], (*sim.Server).Crash)
@@ -167,7 +167,7 @@ func TestASetTellsContentionFromAnOutage(t *testing.T) {
 	})
 }
 
-func TestBadSetsAreRefused(t *testing.T) {
+func TestInvalidSetsAreRefused(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		many := make([]string, 129)
@@ -183,13 +183,13 @@ func TestBadSetsAreRefused(t *testing.T) {
 			opts  []redlock.Option
 			says  string
 		}{
-			"none":          {ctx, nil, nil, "no names: give at least one"},
+			"none":          {ctx, nil, nil, "no names: pass at least one"},
 			"too many":      {ctx, many, nil, "129 names, at most 128"},
 			"an empty name": {ctx, []string{"a", ""}, nil, "must not be empty"},
 			"a long name":   {ctx, []string{"a", strings.Repeat("x", 1025)}, nil, "too long"},
 			"a reserved":    {ctx, []string{"a", "redlock:epoch"}, nil, "redlock's own"},
 			"readers":       {ctx, abc, []redlock.Option{redlock.Shared()}, "readers lock one name at a time"},
-			"permits":       {ctx, abc, []redlock.Option{redlock.Permits(2)}, "permits are of one name"},
+			"permits":       {ctx, abc, []redlock.Option{redlock.Permits(2)}, "permits belong to one name"},
 			"no context":    {noContext, abc, nil, "the context is nil"},
 			"a bad option":  {ctx, abc, []redlock.Option{redlock.TTL(0)}, "TTL(0s)"},
 		} {
@@ -209,8 +209,8 @@ func TestBadSetsAreRefused(t *testing.T) {
 	})
 }
 
-// TestASetOfOneNameIsThatLock, and is handed over.
-func TestASetOfOneNameIsThatLock(t *testing.T) {
+// TestSetOfOneNameIsAPlainLock: the set can be handed over.
+func TestSetOfOneNameIsAPlainLock(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		lock := take(t, l, "a")
@@ -241,9 +241,10 @@ func TestDoAllHoldsAllNames(t *testing.T) {
 	})
 }
 
-// TestASetThatIsInTheWayIsWaitedFor name by name: what comes before it is held meanwhile, and not released, and what
-// comes behind is free. When it is free the rest takes a vote.
-func TestASetThatIsInTheWayIsWaitedFor(t *testing.T) {
+// TestSetWaitsForAnotherSetNameByName: during the wait, the set holds the names before the blocked
+// name, and the names after it are free. When the blocked name is released, the other names take
+// one attempt.
+func TestSetWaitsForAnotherSetNameByName(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, other := two(t, w, redlock.TTL(ttl), unspread)
 		held := take(t, other, "b")
@@ -279,8 +280,8 @@ func TestASetThatIsInTheWayIsWaitedFor(t *testing.T) {
 	})
 }
 
-// TestWhatASetHasIsGivenBackWhenItsWaitingEnds, and the error says for which name it waited.
-func TestWhatASetHasIsGivenBackWhenItsWaitingEnds(t *testing.T) {
+// TestCancelledSetReleasesItsNames: the error contains the name for which the set waited.
+func TestCancelledSetReleasesItsNames(t *testing.T) {
 	for name, local := range map[string]bool{"another process": false, "the same": true} {
 		simulateCase(t, name, 5, func(t *testing.T, w *sim.World) {
 			l, _ := open(t, w, redlock.TTL(ttl))
@@ -306,8 +307,8 @@ func TestWhatASetHasIsGivenBackWhenItsWaitingEnds(t *testing.T) {
 	}
 }
 
-// TestASetBeginsAnewWhenAPartIsLost: what it has is not enough.
-func TestASetBeginsAnewWhenAPartIsLost(t *testing.T) {
+// TestSetStartsOverWhenAPartIsLost: the other parts are not enough for the set.
+func TestSetStartsOverWhenAPartIsLost(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, other := two(t, w, redlock.TTL(ttl))
 		held := take(t, other, "c")
@@ -315,14 +316,14 @@ func TestASetBeginsAnewWhenAPartIsLost(t *testing.T) {
 		time.Sleep(time.Second)
 		onEach(w.Servers()[:3], func(s *sim.Server) { s.Set("a", "by hand", 5*time.Second) })
 		time.Sleep(time.Second)
-		for range 500 { // a try that is under way has the other two for a moment
+		for range 500 { // a try in progress holds the other two names for a moment
 			if holding(w, "a") == 3 {
 				break
 			}
 			time.Sleep(time.Millisecond)
 		}
 		assert.Equal(t, 3, holding(w, "a"), "it was lost on a majority and given back on the others")
-		assert.Zero(t, holding(w, "b"), "what came after it is not kept while it is waited for again")
+		assert.Zero(t, holding(w, "b"), "the names after it are released while the set waits for it again")
 		time.Sleep(ttl)
 		assert.Equal(t, 5, holding(w, "b"))
 		require.NoError(t, held.Release(t.Context()))
@@ -332,12 +333,56 @@ func TestASetBeginsAnewWhenAPartIsLost(t *testing.T) {
 	})
 }
 
-// TestASetIsLostWithOneOfItsNames, which watches tell within milliseconds, and renewals where there are none.
-func TestASetIsLostWithOneOfItsNames(t *testing.T) {
+// TestWaitingSetSurvivesAnOutage: the outage begins when the set has all of its names and switches
+// to its own terms.
+func TestWaitingSetSurvivesAnOutage(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, other := two(t, w, redlock.TTL(ttl), redlock.Renew(false))
+		held := take(t, other, "b", redlock.Renew(true))
+		got := waitsAll(t.Context(), t, l, []string{"a", "b"})
+		time.Sleep(ttl)
+		require.NoError(t, held.Release(t.Context()))
+		for holding(w, "b") == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(leg + time.Millisecond) // the last vote is won
+		onEach(w.Servers()[:3], (*sim.Server).Hang)
+		time.Sleep(1500 * time.Millisecond) // the outage is longer than the wait for a vote
+		onEach(w.Servers()[:3], (*sim.Server).Resume)
+		assert.True(t, (<-got).Valid())
+	})
+}
+
+// TestCancelledSetReportsNoOutage: the context ends during the last request of the set.
+func TestCancelledSetReportsNoOutage(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, other := two(t, w, redlock.TTL(ttl), redlock.Renew(false))
+		held := take(t, other, "b", redlock.Renew(true))
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- errOf(l.AcquireAll(ctx, []string{"a", "b"})) }()
+		time.Sleep(ttl)
+		require.NoError(t, held.Release(t.Context()))
+		for holding(w, "b") == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(leg + time.Millisecond)
+		cancel()
+		err := <-ended
+		isOnly(t, err, context.Canceled)
+		var failed *redlock.QuorumError
+		require.ErrorAs(t, err, &failed)
+		assert.NotErrorIs(t, failed.Kind(), redlock.ErrNoQuorum)
+	})
+}
+
+// TestSetIsLostWithOneOfItsNames: a watch notices the loss within milliseconds. Without a watch, a
+// renewal notices it.
+func TestSetIsLostWithOneOfItsNames(t *testing.T) {
 	for _, name := range abc {
 		for _, hints := range []bool{true, false} {
 			simulateCase(t, fmt.Sprint(name, ", hints: ", hints), 5, func(t *testing.T, w *sim.World) {
-				late := leg + rtt // a hint, and a look
+				late := leg + rtt // time for a hint and a look
 				if !hints {
 					w.SetNet(lose(func(l sim.Leg) bool { return l.Hint }))
 					late = ttl/3 - watchedAt
@@ -353,9 +398,9 @@ func TestASetIsLostWithOneOfItsNames(t *testing.T) {
 				isOnly(t, lock.Extend(t.Context()), redlock.ErrLost)
 				time.Sleep(rtt)
 				for _, each := range abc {
-					want := 0 // the rest is given back
+					want := 0 // the other keys are released
 					if each == name {
-						want = 3 // another's is left alone
+						want = 3 // the other client's key stays
 					}
 					assert.Equal(t, want, holding(w, each), each)
 				}
@@ -364,8 +409,8 @@ func TestASetIsLostWithOneOfItsNames(t *testing.T) {
 	}
 }
 
-// TestASetDoesNotPassThoseWhoWaitInItsProcess: they came first.
-func TestASetDoesNotPassThoseWhoWaitInItsProcess(t *testing.T) {
+// TestSetDoesNotOvertakeWaitersOfItsProcess: the waiters came first.
+func TestSetDoesNotOvertakeWaitersOfItsProcess(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, other := two(t, w, redlock.TTL(ttl))
 		held := take(t, other, "b")
@@ -392,8 +437,9 @@ func TestASetDoesNotPassThoseWhoWaitInItsProcess(t *testing.T) {
 	})
 }
 
-// TestANameOfASetIsHandedOver to a caller that waits for it, and the others are released.
-func TestANameOfASetIsHandedOver(t *testing.T) {
+// TestNameOfASetIsHandedOver: a name goes to the caller that waits for it, and the other names are
+// released.
+func TestNameOfASetIsHandedOver(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		set := takeAll(t, l, abc)
@@ -415,8 +461,9 @@ func TestANameOfASetIsHandedOver(t *testing.T) {
 	})
 }
 
-// TestSetsDoNotWaitInACircle, whatever order their callers give, and in which processes they are.
-func TestSetsDoNotWaitInACircle(t *testing.T) {
+// TestSetsDoNotDeadlock: the sets have their names in any order, within a process and across
+// processes.
+func TestSetsDoNotDeadlock(t *testing.T) {
 	for _, processes := range []int{1, 3} {
 		simulateCase(t, fmt.Sprint(processes, " processes"), 5, func(t *testing.T, w *sim.World) {
 			lockers := make([]*redlock.Locker, processes)
@@ -459,8 +506,8 @@ func TestSetsDoNotWaitInACircle(t *testing.T) {
 	}
 }
 
-// TestASetWithRetriesTriesSoOften, and all names at once.
-func TestASetWithRetriesTriesSoOften(t *testing.T) {
+// TestSetWithRetriesIsCounted: the retries are counted, and each requests all names at once.
+func TestSetWithRetriesIsCounted(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, other := two(t, w, redlock.TTL(ttl))
 		held := take(t, other, "b")
@@ -473,7 +520,7 @@ func TestASetWithRetriesTriesSoOften(t *testing.T) {
 	})
 }
 
-// TestEventsOfASet: one acquisition and one end, also if it was gathered.
+// TestEventsOfASet: a set has one acquisition and one end, even if it waited for its names.
 func TestEventsOfASet(t *testing.T) {
 	for name, test := range map[string]struct {
 		end  func(*testing.T, *sim.World, *redlock.Locker, *redlock.Lock)
@@ -523,7 +570,7 @@ func TestEventsOfASet(t *testing.T) {
 	}
 }
 
-// TestEachNameOfASetHasItsToken, above those that the name had before.
+// TestEachNameOfASetHasItsToken: each token is above the earlier tokens of its name.
 func TestEachNameOfASetHasItsToken(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, other := two(t, w, redlock.TTL(ttl), redlock.Fenced())
@@ -549,8 +596,8 @@ func TestEachNameOfASetHasItsToken(t *testing.T) {
 	})
 }
 
-// TestAVotedSetTellsItsTry, as a lock of one name does.
-func TestAVotedSetTellsItsTry(t *testing.T) {
+// TestSetReportsItsTries: a set reports its tries like a lock of one name.
+func TestSetReportsItsTries(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		seen := &recorder{}
 		l, _ := open(t, w, redlock.TTL(ttl), redlock.Observe(seen))
@@ -565,8 +612,8 @@ func TestAVotedSetTellsItsTry(t *testing.T) {
 	})
 }
 
-// TestWhereverItsContextEndsNothingIsLeft of a set.
-func TestWhereverItsContextEndsNothingIsLeft(t *testing.T) {
+// TestCancelledSetLeavesNothing: the context may end at any step.
+func TestCancelledSetLeavesNothing(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w, redlock.Renew(false))
 		other, _ := open(t, w)
@@ -587,8 +634,9 @@ func TestWhereverItsContextEndsNothingIsLeft(t *testing.T) {
 	})
 }
 
-// TestASetThatTriesEndsWithItsContext between two tries. The error has what was in the way at the last.
-func TestASetThatTriesEndsWithItsContext(t *testing.T) {
+// TestTryingSetEndsWithItsContext: the context ends between two tries. The error contains the last
+// obstacle.
+func TestTryingSetEndsWithItsContext(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, other := two(t, w, redlock.TTL(ttl))
 		take(t, other, "b")

@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	hinted  = leg + 2*rtt            // from a change of the key: the hint, one node, and the others
-	unaided = 200 * time.Millisecond // between two tries if there are no hints
+	hinted  = leg + 2*rtt            // after a change of the key: a hint, one node, the others
+	unaided = 200 * time.Millisecond // time between two tries without hints
 )
 
-// A record is all that has happened in a World.
+// A record collects all steps in a World.
 type record struct {
 	mu    sync.Mutex
 	steps []sim.Step
@@ -56,7 +56,7 @@ func (r *record) of(stage sim.Stage, op protocol.Op) (found []sim.Step) {
 	return found
 }
 
-// tries returns how many nodes each try of a client was sent to, in order.
+// tries returns the number of nodes in each try of a client, in order.
 func (r *record) tries(client int) (nodes []int) {
 	at := map[string]int{}
 	for _, s := range r.of(sim.Submitted, protocol.OpAcquire) {
@@ -73,8 +73,8 @@ func (r *record) tries(client int) (nodes []int) {
 	return nodes
 }
 
-// firstOf returns the node whose hints a client waits for: it is the first to be
-// looked at after a try.
+// firstOf returns the node that a client asks first after a try. The client waits for hints of this
+// node.
 func (r *record) firstOf(client int) (node int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,8 +91,8 @@ func (r *record) firstOf(client int) (node int) {
 	return node
 }
 
-// listens returns once waiters have long been there, when a question of the client, or of
-// any of them if it is below zero, has been answered and the next is far.
+// listens waits until a question of the client has been answered and the next question is not due
+// soon. A negative client stands for any client.
 func (r *record) listens(t *testing.T, client int) {
 	t.Helper()
 	time.Sleep(time.Second)
@@ -108,16 +108,16 @@ func (r *record) listens(t *testing.T, client int) {
 	require.Fail(t, "nobody waits for hints")
 }
 
-// TestAWaiterOfAnotherProcessIsWokenByAHint, by whatever client the lock was freed: it need not
-// have been a client of this library.
-func TestAWaiterOfAnotherProcessIsWokenByAHint(t *testing.T) {
+// TestHintWakesAWaiterOfAnotherProcess: any client may release the lock, even a client that does
+// not use this library.
+func TestHintWakesAWaiterOfAnotherProcess(t *testing.T) {
 	for name, test := range map[string]struct {
 		free func(t *testing.T, w *sim.World, lock *redlock.Lock)
 		want time.Duration
 	}{
 		"release":              {func(t *testing.T, _ *sim.World, lock *redlock.Lock) { go lock.Release(t.Context()) }, leg + called},
 		"DEL by somebody else": {func(_ *testing.T, w *sim.World, _ *redlock.Lock) { onAll(w, func(s *sim.Server) { s.Del("x") }) }, called},
-		"FLUSHALL":             {func(_ *testing.T, w *sim.World, _ *redlock.Lock) { onAll(w, (*sim.Server).Flush) }, called + rtt}, // it is a hint of all keys
+		"FLUSHALL":             {func(_ *testing.T, w *sim.World, _ *redlock.Lock) { onAll(w, (*sim.Server).Flush) }, called + rtt}, // a hint about all keys
 	} {
 		simulateCase(t, name, 5, func(t *testing.T, w *sim.World) {
 			holder, _ := open(t, w, redlock.TTL(time.Hour))
@@ -134,9 +134,9 @@ func TestAWaiterOfAnotherProcessIsWokenByAHint(t *testing.T) {
 	}
 }
 
-// TestANodeInTroubleIsInNobodysWay though it is the one that is to be asked first. One that is known to be of no use is
-// replaced, and the next gives the hints.
-func TestANodeInTroubleIsInNobodysWay(t *testing.T) {
+// TestFailingNodeDelaysNoCaller: the failing node would be asked first. A node that is known to
+// fail is replaced, and the next node sends the hints.
+func TestFailingNodeDelaysNoCaller(t *testing.T) {
 	for name, test := range map[string]struct {
 		trouble  func(*sim.Server)
 		replaced bool
@@ -169,16 +169,16 @@ func TestANodeInTroubleIsInNobodysWay(t *testing.T) {
 				limit = leg + hinted
 			}
 			if test.nodes != nil {
-				limit += 4 * rtt // to learn from one after the other that there is no queue
+				limit += 4 * rtt // time to learn from each node that there is no queue
 			}
 			assert.LessOrEqual(t, time.Since(start), limit)
 		})
 	}
 }
 
-// TestContendersInEachOthersWayDoNotSpin: where no client can get a quorum, each try takes
-// nodes, and giving them back is a hint for the others.
-func TestContendersInEachOthersWayDoNotSpin(t *testing.T) {
+// TestCompetingContendersDoNotSpin: if no client can get a quorum, each try wins some nodes, and
+// the release of these votes causes hints for the other clients.
+func TestCompetingContendersDoNotSpin(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		onEach(w.Servers()[:3], func(s *sim.Server) { s.Set("x", "stale", protocol.NoTTL) })
 		ctx, cancel := context.WithCancel(t.Context())
@@ -202,9 +202,9 @@ func TestContendersInEachOthersWayDoNotSpin(t *testing.T) {
 	})
 }
 
-// TestHintsInVainAreFollowedLater: a key that changes all the time keeps no node busy. The pauses stay below the time
-// after which the next of the order takes a free lock: 4 ms.
-func TestHintsInVainAreFollowedLater(t *testing.T) {
+// TestUselessHintsAreFollowedLater: a key that changes constantly keeps no node busy. The pauses
+// stay below 4 ms. After such a pause, the next waiter in the queue takes a free lock.
+func TestUselessHintsAreFollowedLater(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		const near = 20 * time.Microsecond
 		w.SetNet(sim.Fixed(near))
@@ -227,9 +227,9 @@ func TestHintsInVainAreFollowedLater(t *testing.T) {
 	})
 }
 
-// TestAWaiterLeavesNothing, be it that its context or its Locker ends: no place in the line, no key, and changes are
-// not told any more.
-func TestAWaiterLeavesNothing(t *testing.T) {
+// TestWaiterLeavesNothing: after its context ends or its Locker is closed, the waiter leaves no
+// place in the line, no key, and no watch for changes.
+func TestWaiterLeavesNothing(t *testing.T) {
 	for name, fair := range map[string][]redlock.LockerOption{"": nil, "fair": {redlock.Fair()}} {
 		for _, closes := range []bool{false, true} {
 			simulateCase(t, name, 5, func(t *testing.T, w *sim.World) {
@@ -251,7 +251,7 @@ func TestAWaiterLeavesNothing(t *testing.T) {
 				if cancel(); !closes {
 					isOnly(t, <-got, context.Canceled)
 				}
-				time.Sleep(2 * time.Second) // and the connection for hints is closed
+				time.Sleep(2 * time.Second) // the connection for hints is closed, too
 				assert.Zero(t, l.Leftovers())
 				r.forget()
 				require.NoError(t, lock.Release(t.Context()))
@@ -265,8 +265,9 @@ func TestAWaiterLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestWhatIsFreeIsNotWaitedFor: one request to each node, and one more at the end.
-func TestWhatIsFreeIsNotWaitedFor(t *testing.T) {
+// TestFreeLockTakesNoWait: the lock takes one request to each node, and one more to each at the
+// end.
+func TestFreeLockTakesNoWait(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		r := recorded(w)
@@ -280,7 +281,7 @@ func TestWhatIsFreeIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-// A named is a node that has nothing but its name.
+// A named node has only a name.
 type named struct {
 	protocol.Node
 	name string
@@ -288,9 +289,9 @@ type named struct {
 
 func (n named) String() string { return n.name }
 
-// TestTheNodesThatAreAskedFirstHaveTheirShares of common names of locks. Which is the first does not depend on the
-// order in which the nodes are listed, nor on the process.
-func TestTheNodesThatAreAskedFirstHaveTheirShares(t *testing.T) {
+// TestEachNodeIsFirstForItsShare: the test uses typical names of locks. The first node depends
+// neither on the order in which the nodes are listed, nor on the process.
+func TestEachNodeIsFirstForItsShare(t *testing.T) {
 	t.Parallel()
 	of := func(format string, n int) (nodes []protocol.Node) {
 		for i := range n {
@@ -320,9 +321,9 @@ func TestTheNodesThatAreAskedFirstHaveTheirShares(t *testing.T) {
 	assert.Equal(t, []int{1, 2, 2, 1, 1, 2, 2, 2, 0, 2}, first, "other versions of this library must choose the same")
 }
 
-// TestANodeThatFallsSilentAfterItsRefusalKeepsNobodyWaiting for the holder's TTL, which
-// the others tell as well.
-func TestANodeThatFallsSilentAfterItsRefusalKeepsNobodyWaiting(t *testing.T) {
+// TestNodeThatFallsSilentAfterItsRefusalDelaysNoCaller: a caller does not wait for the node to
+// report the holder's TTL, because the other nodes report it as well.
+func TestNodeThatFallsSilentAfterItsRefusalDelaysNoCaller(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		_, l := puppets(t, 5, func(node int, op protocol.Op, _ int) answer {
@@ -336,7 +337,33 @@ func TestANodeThatFallsSilentAfterItsRefusalKeepsNobodyWaiting(t *testing.T) {
 			_, err := l.TryAcquire(t.Context(), "x")
 			assert.ErrorIs(t, err, redlock.ErrHeld)
 			assert.ErrorAs(t, err, &failure)
-		}), 30*time.Millisecond)
+		}), 60*time.Millisecond) // a tenth of the timeout
 		assert.Equal(t, time.Second, failure.Remaining)
 	})
+}
+
+// TestTryEndsWithinThreeTimeouts: the caller tries again after split votes, and then finds the vote
+// of a caller that has more time.
+func TestTryEndsWithinThreeTimeouts(t *testing.T) {
+	const timeout = 500 * time.Millisecond
+	for after := rtt; after < 4*rtt; after += leg / 4 {
+		simulateCase(t, after.String(), 5, func(t *testing.T, w *sim.World) {
+			l, _ := open(t, w, redlock.NodeTimeout(timeout))
+			onEach(w.Servers()[:3], func(s *sim.Server) { s.Set("x", "another", time.Hour) })
+			start, ended := time.Now(), make(chan time.Duration, 1)
+			go func() {
+				_, err := l.TryAcquire(t.Context(), "x")
+				assert.Error(t, err)
+				ended <- time.Since(start)
+			}()
+			time.Sleep(after)
+			onAll(w, (*sim.Server).Hang)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			go l.Acquire(ctx, "x", redlock.NodeTimeout(8*timeout), redlock.Patience(time.Hour))
+			assert.LessOrEqual(t, <-ended, 3*timeout)
+			cancel()
+			onAll(w, (*sim.Server).Resume)
+		})
+	}
 }

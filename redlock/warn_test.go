@@ -11,24 +11,24 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// earliestWarning is the longest time before its end at which a lock that is well is not warned of.
+// earliestWarning is the longest remaining time at which a healthy lock causes no warning.
 const earliestWarning = ttl*2/3 - ttl/100 - 2*time.Millisecond - nodeTimeout
 
-// warnings are what was left of locks when their callers were warned.
+// warnings receives the remaining times of locks at their warnings.
 type warnings chan time.Duration
 
-// warned is an option, and its warnings.
+// warned returns an option, and the warnings that it sends.
 func warned(d time.Duration) (redlock.Option, warnings) {
 	left := make(warnings, 100)
 	return redlock.WarnBefore(d, func(k *redlock.Lock) {
 		select {
 		case left <- k.Remaining():
-		default: // far too many
+		default: // far too many warnings
 		}
 	}), left
 }
 
-// next returns the next of them, and a negative one if none comes within a minute.
+// next returns the next warning, or a negative time if none arrives within a minute.
 func (w warnings) next() time.Duration {
 	select {
 	case left := <-w:
@@ -38,9 +38,9 @@ func (w warnings) next() time.Duration {
 	}
 }
 
-// TestAWarningComesBeforeTheEnd, once for each time that a lock of any kind comes near it, and never for
-// one whose renewals succeed, though they take the node timeout.
-func TestAWarningComesBeforeTheEnd(t *testing.T) {
+// TestWarningPrecedesTheEnd: a lock of any kind warns once each time that its end is near. It never
+// warns while its renewals succeed, even if they take the whole node timeout.
+func TestWarningPrecedesTheEnd(t *testing.T) {
 	slow := sim.Fixed(nodeTimeout/2 - 1)
 	for name, acquire := range map[string]func(t *testing.T, l *redlock.Locker, warn redlock.Option) (*redlock.Lock, error){
 		"exclusive": func(t *testing.T, l *redlock.Locker, warn redlock.Option) (*redlock.Lock, error) {
@@ -85,8 +85,8 @@ func TestAWarningComesBeforeTheEnd(t *testing.T) {
 	}
 }
 
-// TestAWarningOfALockThatIsNotRenewed, or not beyond its MaxHold.
-func TestAWarningOfALockThatIsNotRenewed(t *testing.T) {
+// TestLockWithoutRenewalCausesAWarning: a lock that reaches its MaxHold causes a warning, too.
+func TestLockWithoutRenewalCausesAWarning(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		warn, left := warned(time.Second)
@@ -104,8 +104,8 @@ func TestAWarningOfALockThatIsNotRenewed(t *testing.T) {
 	})
 }
 
-// TestAWarningTooEarlyIsRefused, because a lock that is well would get it.
-func TestAWarningTooEarlyIsRefused(t *testing.T) {
+// TestEarlyWarningIsRefused: a healthy lock would cause such a warning.
+func TestEarlyWarningIsRefused(t *testing.T) {
 	simulate(t, 9, func(t *testing.T, w *sim.World) {
 		const text = "WarnBefore(6.064666667s): must be at most 6.064666666s with a TTL of 10s and a node timeout of 500ms"
 		early, _ := warned(earliestWarning + 1)

@@ -5,33 +5,33 @@ import (
 	"testing"
 
 	"github.com/redquorum/redquorum/internal/sim"
-	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// count is how many servers there are: as few as survive the loss of one.
+// count is the number of servers, the smallest that survives the loss of one.
 const count = 3
 
-// Servers are three servers in this process, which no other process sees. They are safe for concurrent
-// use.
+// Servers are three servers in this process. No other process can reach them. They are safe for
+// concurrent use.
 type Servers struct {
 	t     testing.TB
 	world *sim.World
 
 	mu   sync.Mutex
-	hung [count]int // outages of each server
+	hung [count]int // outages in progress, for each server
 }
 
-// Start returns new servers, for the test t and what it starts.
+// Start returns new servers for the test t.
 func Start(t testing.TB) *Servers { return &Servers{t: t, world: sim.New(1, count)} }
 
-// Locker returns a Locker over the servers, as a process of its own has it: two Lockers exclude each other.
-// It has the defaults of redlock.New, but for the memory guard, because new servers have nothing to
-// forget. It is closed with the test, which fails if the options do not go together.
+// Locker returns a Locker over the servers that acts as a separate process: two Lockers exclude
+// each other. It has the defaults of redlock.New, except that the memory guard is off, because new
+// servers have nothing to forget. It is closed at the end of the test. The test fails if the
+// options are invalid.
 func (s *Servers) Locker(opts ...redlock.LockerOption) *redlock.Locker {
 	s.t.Helper()
 	process := s.world.NewClient(1)
-	opts = append([]redlock.LockerOption{timetest.Clock(process.Clock()), redlock.MemoryGuard(false)}, opts...)
+	opts = append([]redlock.LockerOption{sim.Clock(process.Clock()), redlock.MemoryGuard(false)}, opts...)
 	l, err := redlock.New(process.Nodes(), opts...)
 	if err != nil {
 		s.t.Fatalf("redlocktest: %v", err)
@@ -40,8 +40,9 @@ func (s *Servers) Locker(opts ...redlock.LockerOption) *redlock.Locker {
 	return l
 }
 
-// Hold has another process hold the lock of a key until release is called, or the test ends. The key is
-// the lock's name, behind the Prefix of a Locker that has one. The test fails if the lock is held.
+// Hold makes another process hold the lock of a key, until release is called or the test ends. The
+// key is the name of the lock, after the Prefix of the Locker, if any. The test fails if the lock
+// is held.
 func (s *Servers) Hold(key string) (release func()) {
 	s.t.Helper()
 	lock, err := s.Locker().TryAcquire(s.t.Context(), key)
@@ -51,10 +52,10 @@ func (s *Servers) Hold(key string) (release func()) {
 	return func() { lock.Release(s.t.Context()) }
 }
 
-// Lose deletes a key on all servers, as a server that evicts or an operator does: whoever holds the lock
-// loses it. The holder is told within milliseconds if it has held the lock for 50 ms with a TTL of a
-// second or more, and otherwise, as is a reader (redlock.Shared), by its next renewal, after a third
-// of the TTL. The test fails if no server has the key.
+// Lose deletes a key on all servers, as an eviction or an operator would, so its holder loses the
+// lock. The holder notices within milliseconds if it has held the lock for 50 ms and the TTL is a
+// second or more. Otherwise it notices at its next renewal, after a third of the TTL; so does a
+// reader (redlock.Shared). The test fails if no server has the key.
 func (s *Servers) Lose(key string) {
 	s.t.Helper()
 	had := false
@@ -69,9 +70,10 @@ func (s *Servers) Lose(key string) {
 	}
 }
 
-// Outage has n of the three servers answer nothing until end is called, or the test ends: one is not
-// felt, with two no lock can be taken, and held ones are lost at their deadline. Outages can overlap:
-// each begins with the same server, and a server answers when all outages that it is in have ended.
+// Outage stops the answers of n of the three servers, until end is called or the test ends. An
+// outage of one has no effect. In an outage of two no lock can be acquired, and held locks are lost
+// at their deadline. Outages can overlap: each begins with the same server, and a server answers
+// again when all its outages have ended.
 func (s *Servers) Outage(n int) (end func()) {
 	s.t.Helper()
 	servers := s.world.Servers()

@@ -14,8 +14,8 @@ import (
 	"github.com/redquorum/redquorum/redlocktest"
 )
 
-// TestALockHeldByAnother, in real time.
-func TestALockHeldByAnother(t *testing.T) {
+// TestHeldLockIsRefused runs in real time.
+func TestHeldLockIsRefused(t *testing.T) {
 	t.Parallel()
 	servers := redlocktest.Start(t)
 	locker := servers.Locker()
@@ -29,14 +29,14 @@ func TestALockHeldByAnother(t *testing.T) {
 	require.NoError(t, lock.Release(t.Context()))
 }
 
-// TestALockThatIsLost is told within milliseconds, of real time and of a bubble's.
-func TestALockThatIsLost(t *testing.T) {
+// TestLossIsNoticedWithinMilliseconds runs in real time and in a bubble.
+func TestLossIsNoticedWithinMilliseconds(t *testing.T) {
 	t.Parallel()
 	lose := func(t *testing.T) {
 		servers := redlocktest.Start(t)
 		began := time.Now()
 		err := servers.Locker().Do(t.Context(), "invoice:42", func(ctx context.Context) error {
-			time.Sleep(100 * time.Millisecond) // it is watched then
+			time.Sleep(100 * time.Millisecond) // until the lock is watched
 			servers.Lose("invoice:42")
 			<-ctx.Done()
 			return context.Cause(ctx)
@@ -48,8 +48,8 @@ func TestALockThatIsLost(t *testing.T) {
 	synctest.Test(t, lose)
 }
 
-// TestAnOutage, in a bubble: a minute takes no time.
-func TestAnOutage(t *testing.T) {
+// TestOutage runs in a bubble: a minute takes no time.
+func TestOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		servers := redlocktest.Start(t)
@@ -72,7 +72,7 @@ func TestAnOutage(t *testing.T) {
 	})
 }
 
-// TestOutagesOverlap: a server is back when no outage has it any more.
+// TestOutagesOverlap: a server answers again when its last outage has ended.
 func TestOutagesOverlap(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestOutagesOverlap(t *testing.T) {
 	})
 }
 
-// A recorder is a testing.TB that fails instead of its test.
+// A recorder is a testing.TB that records a failure instead of failing its test.
 type recorder struct {
 	testing.TB
 	failed bool
@@ -107,8 +107,7 @@ func (r *recorder) Fatalf(string, ...any) {
 	panic(errEnded)
 }
 
-// TestWhatCannotBeFailsTheTest.
-func TestWhatCannotBeFailsTheTest(t *testing.T) {
+func TestInvalidCallFailsTheTest(t *testing.T) {
 	t.Parallel()
 	for what, do := range map[string]func(*redlocktest.Servers){
 		"a lock that nobody holds":    func(s *redlocktest.Servers) { s.Lose("nothing") },

@@ -15,8 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redquorum/redquorum/internal/long"
-	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/testenv"
 )
 
 var update = flag.Bool("update", false, "write RUNS.md anew, from what Spin says")
@@ -61,19 +60,19 @@ var runs = []run{
 	{model: "shared.pml", broken: "DOWNGRADE_WRITES"},
 }
 
-// A finding is what Spin says of a run.
+// A finding is the result of a run of Spin.
 type finding struct {
 	run
 	states string
 	steps  []string // to the broken promise; none if it holds
 }
 
-// Without a switch each promise holds, each switch breaks one, and RUNS.md says how.
+// Without a switch each promise holds. Each switch breaks one promise, and RUNS.md describes how.
 func TestEachSwitchBreaksAPromise(t *testing.T) {
 	if !*update {
-		long.Only(t)
+		testenv.OnlyLong(t)
 	}
-	need.Program(t, "spin")
+	testenv.NeedProgram(t, "spin")
 	version := strings.TrimSpace(output(t, ".", "spin", "-V"))
 	found := make([]finding, len(runs))
 	t.Run("runs", func(t *testing.T) {
@@ -124,7 +123,7 @@ func TestEachSwitchIsRun(t *testing.T) {
 	}
 }
 
-// switches returns those of a model with the comment behind each.
+// switches returns the switches of a model, with the comment of each.
 func switches(t *testing.T, model string) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile(model)
@@ -139,7 +138,7 @@ func switches(t *testing.T, model string) map[string]string {
 
 func (r run) String() string { return strings.Join(append([]string{r.model}, r.macros()...), " ") }
 
-// macros are the arguments that define what the run has of the model.
+// macros returns the arguments that define the switches and variants of the run.
 func (r run) macros() (args []string) {
 	if r.broken != "" {
 		args = append(args, "-D"+r.broken)
@@ -150,7 +149,7 @@ func (r run) macros() (args []string) {
 	return args
 }
 
-// explore has Spin make a verifier, and runs it.
+// explore lets Spin generate a verifier, and runs it.
 func (r run) explore(t *testing.T) finding {
 	t.Helper()
 	dir := t.TempDir()
@@ -164,7 +163,7 @@ func (r run) explore(t *testing.T) finding {
 	depth := "-m1000000"
 	switch {
 	case r.broken == "" && r.variant == nil:
-		compile = append(compile, "-O1") // which takes a second more, and saves some
+		compile = append(compile, "-O1") // compiles a second slower, and runs several seconds faster
 	case r.broken == "":
 	case r.depth == "":
 		compile = append(compile, "-DBFS")

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/user"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,7 +19,7 @@ import (
 	"github.com/redquorum/redquorum/cmd/redlock/internal/job"
 	"github.com/redquorum/redquorum/cmd/redlock/internal/plain"
 	"github.com/redquorum/redquorum/cmd/redlock/internal/report"
-	"github.com/redquorum/redquorum/once"
+	"github.com/redquorum/redquorum/internal/slots"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -32,24 +33,24 @@ type acquisition struct {
 	permits, weight      int
 	owner                string
 	and                  []string
-	grace                time.Duration // from when the loss is told to the last moment that the work may see
+	grace                time.Duration // from the report of a loss to the latest end of the work
 	graceName            string        // of the flag
 
-	forTick bool             // the command runs once per tick, on one machine: see once.Acquire
+	forTick bool             // the command runs once per tick, on one machine: see slots.Acquire
 	told    *report.Reporter // from take on
-	warned  chan struct{}    // gets a warning that half of the TTL is left; nil: none is wanted
+	warned  chan struct{}    // gets a warning when half of the TTL is left; nil: no warning
 }
 
-// patience is for how long an outage is waited out where --wait does not say: the library's default.
+// patience is the wait for servers without --wait: the library's default.
 const patience = 3 * time.Second
 
-// acquisitionFlags adds the flags to a command. The last is for the time that the work has to end when its
-// lock is lost.
+// acquisitionFlags adds the flags to a command. The last flag sets how long the work may take to
+// end when its lock is lost.
 func acquisitionFlags(c *cobra.Command, graceName, grace string) *acquisition {
 	a := &acquisition{servers: serverFlags(c), graceName: graceName}
-	a.states = true
+	a.logging.states = true
 	f := c.Flags()
-	a.embeddedFlag()
+	a.targets.embeddedFlag()
 	f.DurationVar(&a.ttl, "ttl", 10*time.Second, "how long the lock outlives a redlock that died; it is renewed every third of that time; at least 500ms")
 	f.DurationVar(&a.wait, "wait", 0, "wait at most this long, for a holder and for servers together (default: without limit for a holder, "+patience.String()+" for servers)")
 	f.BoolVar(&a.noWait, "no-wait", false, "do not wait for a holder; wait for servers for "+patience.String()+", or as --retries says")
@@ -69,24 +70,24 @@ func acquisitionFlags(c *cobra.Command, graceName, grace string) *acquisition {
 	return a
 }
 
-// check completes the flags, and refuses names that cannot be locked and what contradicts itself.
+// check completes the flags, and refuses invalid names and conflicting flags.
 func (a *acquisition) check(names []string) error {
 	for _, name := range names {
-		if !utf8.ValidString(name) { // programs over HTTP could not ask for it
+		if !utf8.ValidString(name) { // programs could not request this name over HTTP
 			return usageErrorf("the name %q must be text in UTF-8", name)
 		}
-		if why := plain.Untidy(name); why != "" { // as from a crontab with CRLF
+		if why := plain.Untidy(name); why != "" { // for example, from a crontab with CRLF
 			return usageErrorf("the name %q %s: it is another lock than %q", name, why, plain.Tidy(name))
 		}
-		if err := a.checkName(name); err != nil {
+		if err := a.locking.checkName(name); err != nil {
 			return err
 		}
 	}
 	set := a.flags.Changed
 	switch {
-	case a.maxTTL != 0 && a.maxTTL < a.ttl:
+	case a.locking.maxTTL != 0 && a.locking.maxTTL < a.ttl:
 		return wrong(a.flags, "max-ttl", "must be at least the TTL of this lock, %v", a.ttl)
-	case a.nodeTimeout >= a.ttl:
+	case a.locking.nodeTimeout >= a.ttl:
 		return wrong(a.flags, "node-timeout", "must be below the TTL, %v", a.ttl)
 	case a.noWait && set("wait"):
 		return usageErrorf("--no-wait excludes --wait: use --retries to wait for servers only")
@@ -104,7 +105,7 @@ func (a *acquisition) check(names []string) error {
 		return usageErrorf("--weight above 1 excludes --fenced: a fencing token is of one permit")
 	case a.fair && a.permits > 1:
 		return usageErrorf("--fair excludes --permits: it orders the waiters of one key")
-	case a.quiet && a.verbose > 0:
+	case a.quiet && a.logging.verbose > 0:
 		return usageErrorf("--quiet excludes --verbose: omit one")
 	}
 	if a.owner == "" && !set("owner") {
@@ -119,7 +120,7 @@ func (a *acquisition) check(names []string) error {
 	return nil
 }
 
-// warn tells what does not change the exit code.
+// warn reports a failure that does not change the exit code.
 func (a *acquisition) warn(text string) { fmt.Fprintln(a.stderr, "redlock: "+plain.OneLine(text)) }
 
 // take takes the lock. Its error has an exit code. The caller releases the lock, and then calls
@@ -129,8 +130,8 @@ func (a *acquisition) take(ctx context.Context, names []string, observers ...red
 	if err != nil {
 		return nil, nil, err
 	}
-	told := report.New(a.stderr, names, a.verbose > 0, a.quiet)
-	told.Permits, told.Weight, told.Logged = a.permits, a.weight, a.verbose > 1
+	told := report.New(a.stderr, names, a.logging.verbose > 0, a.quiet)
+	told.Permits, told.Weight, told.Logged = a.permits, a.weight, a.logging.verbose > 1
 	a.told = told
 	locker, err := a.open(sets, append(observers, redlock.TTL(a.ttl), redlock.Owner(a.owner), redlock.Observe(told))...)
 	if err != nil {
@@ -151,7 +152,7 @@ func (a *acquisition) take(ctx context.Context, names []string, observers ...red
 	return lock, stop, nil
 }
 
-// acquire takes the lock as the flags say.
+// acquire takes the lock with the options that the flags select.
 func (a *acquisition) acquire(ctx context.Context, l *redlock.Locker, names []string) (*redlock.Lock, error) {
 	opts := []redlock.Option{redlock.Permits(a.permits), redlock.Weight(a.weight)}
 	if a.shared {
@@ -163,7 +164,7 @@ func (a *acquisition) acquire(ctx context.Context, l *redlock.Locker, names []st
 	if a.fair {
 		opts = append(opts, redlock.Fair())
 	}
-	if a.warned != nil { // when half of the TTL is left, or less if a lock that is well can have so little
+	if a.warned != nil { // when half of the TTL is left, or less if a healthy lock can have so little
 		opts = append(opts, redlock.WarnBefore(min(a.ttl/2, l.MostWarning()), func(*redlock.Lock) {
 			select {
 			case a.warned <- struct{}{}:
@@ -171,10 +172,10 @@ func (a *acquisition) acquire(ctx context.Context, l *redlock.Locker, names []st
 			}
 		}))
 	}
-	if a.noWait {
+	if a.noWait || a.isNested(names) {
 		ask := func() (*redlock.Lock, error) { return a.tryAcquire(ctx, l, names, opts) }
 		if a.forTick {
-			return once.Acquire(ctx, l, names, ask)
+			return slots.Acquire(ctx, l, names, ask)
 		}
 		return ask()
 	}
@@ -185,10 +186,7 @@ func (a *acquisition) acquire(ctx context.Context, l *redlock.Locker, names []st
 		opts = append(opts, redlock.RetryInterval(a.interval))
 	}
 	if a.wait > 0 {
-		opts = append(opts, redlock.Patience(a.wait))
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, a.wait)
-		defer cancel()
+		opts = append(opts, redlock.Wait(a.wait), redlock.Patience(a.wait))
 	}
 	if len(names) > 1 {
 		return l.AcquireAll(ctx, names, opts...)
@@ -196,8 +194,15 @@ func (a *acquisition) acquire(ctx context.Context, l *redlock.Locker, names []st
 	return l.Acquire(ctx, names[0], opts...)
 }
 
-// tryAcquire does not wait for a holder. It tries again where too few servers answer, because a hiccup
-// must not cost a run.
+// isNested reports whether this process runs under a lock of these names, by redlock run. It must
+// then not wait for the lock, because the wait would never end.
+func (a *acquisition) isNested(names []string) bool {
+	outer := strings.Split(os.Getenv("REDLOCK_NAME"), "\n")
+	return a.permits <= 1 && slices.ContainsFunc(names, func(name string) bool { return slices.Contains(outer, name) })
+}
+
+// tryAcquire does not wait for a holder. It tries again if too few servers answer, because a short
+// outage must not cost a run.
 func (a *acquisition) tryAcquire(ctx context.Context, l *redlock.Locker, names []string, opts []redlock.Option) (*redlock.Lock, error) {
 	ask := func() (*redlock.Lock, error) { return l.TryAcquire(ctx, names[0], opts...) }
 	if len(names) > 1 {
@@ -228,19 +233,14 @@ func (a *acquisition) tryAcquire(ctx context.Context, l *redlock.Locker, names [
 	}
 }
 
-// refused gives the error of an acquisition its exit code, and words for people. If it is the end
-// of --wait, what was in the way decides.
+// refused adds the exit code to the error of an acquisition, and a message for people.
 func (a *acquisition) refused(ctx context.Context, err error, names []string) error {
 	waited := ""
 	var vote *redlock.QuorumError
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+	if errors.As(err, &vote) && vote.Waited > 0 {
 		waited = fmt.Sprintf("waited %v: ", a.wait)
-		if errors.As(err, &vote) && !errors.Is(vote.Kind(), context.DeadlineExceeded) {
-			last := *vote
-			last.Err, err = vote.Kind(), &last
-		} else {
-			err = fmt.Errorf("%w: %w", redlock.ErrNoQuorum, err)
-		}
+		last := *vote
+		last.Waited, err = 0, &last
 	}
 	switch isVote := errors.As(err, &vote); {
 	case ctx.Err() != nil || errors.Is(err, redlock.ErrMap):
@@ -248,10 +248,14 @@ func (a *acquisition) refused(ctx context.Context, err error, names []string) er
 	case errors.Is(err, redlock.ErrHeld) && isVote:
 		text, never := a.told.Refusal(err)
 		text = fmt.Sprintf("%s: %s%s", plain.Words(names), waited, text)
+		nested := !a.noWait && a.isNested(names)
+		if nested {
+			text += "; this command runs under the lock already ($REDLOCK_NAME), and locks are not re-entrant"
+		}
 		if never {
 			text += "; see " + plain.Advice("status", names[0])
 		}
-		return a.conflict(errors.New(text), waited != "" || never || a.flags.Changed("retries"))
+		return a.conflict(errors.New(text), waited != "" || never || nested || a.flags.Changed("retries"))
 	case errors.Is(err, redlock.ErrHeld):
 		return a.conflict(err, true)
 	case waited != "":
@@ -259,21 +263,21 @@ func (a *acquisition) refused(ctx context.Context, err error, names []string) er
 	case isVote:
 		return err
 	}
-	return &exitError{code: exitUsage, err: err} // a name or an option that is refused before a server is asked
+	return &exitError{code: exitUsage, err: err} // the name or an option is invalid; no server was asked
 }
 
-// conflict returns the error of a command that another runs, or has run for the tick. Its exit code
-// says so. It is said in words to people at a terminal, and where it is notable: in a crontab each
-// line is a mail from each machine that was refused. With --verbose the reporter has said it.
+// conflict returns the error, with its exit code, of a command that another process runs, or has
+// run for the tick. The error has a message only at a terminal or if it is notable: in a crontab
+// each line is a mail from each machine that was refused. With --verbose the reporter has printed
+// the message already.
 func (a *acquisition) conflict(err error, notable bool) error {
-	if a.quiet || !notable && (!plain.IsTerminal(a.stderr) || a.verbose > 0) {
+	if a.quiet || !notable && (!plain.IsTerminal(a.stderr) || a.logging.verbose > 0) {
 		err = nil
 	}
 	return &exitError{code: a.heldCode, err: err}
 }
 
-// thisProcess returns the label of locks that are given no other. What cannot be shown of it is
-// replaced.
+// thisProcess returns the default label of locks. Unprintable characters are replaced.
 func thisProcess() string {
 	name := cmp.Or(os.Getenv("USER"), strconv.Itoa(os.Getuid()))
 	if u, err := user.Current(); err == nil {

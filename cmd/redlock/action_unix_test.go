@@ -28,14 +28,15 @@ func document(t *testing.T, path string) (d any) {
 	return d
 }
 
-// TestTheActionRunsUnderTheLock: the script of deploy/action runs the command while it holds the lock, and its flags
-// count. The runner of GitHub writes the step to a file for bash. What the job sets for its own builds does not
-// count, the command does not get the servers' passwords, and the signal of a cancelled job ends it.
-func TestTheActionRunsUnderTheLock(t *testing.T) {
+// TestActionRunsUnderTheLock: the script of deploy/action runs the command while it holds the
+// lock, and its flags apply. The runner of GitHub writes the step to a file for bash. The job's
+// settings for its own builds are ignored, the command does not get the servers' passwords, and the
+// signal of a cancelled job ends it.
+func TestActionRunsUnderTheLock(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleet.Embedded, 3)
 	step := at(document(t, "action/action.yml"), "runs.steps.1")
-	inputs, built := map[string]string{}, t.TempDir() // where redlock is built once
+	inputs, built := map[string]string{}, t.TempDir() // redlock is built once, in built
 	file := filepath.Join(built, "step.sh")
 	tr.NoError(t, os.WriteFile(file, []byte(text(step, "run")+"\n"), 0o600))
 	caches, err := exec.CommandContext(t.Context(), "go", "env", "GOCACHE", "GOMODCACHE").Output()
@@ -44,7 +45,8 @@ func TestTheActionRunsUnderTheLock(t *testing.T) {
 	prepare := func() *exec.Cmd {
 		c := exec.CommandContext(t.Context(), "bash", "--noprofile", "--norc", "-e", "-o", "pipefail", file)
 		c.Env = append(os.Environ(), "GITHUB_ACTION_PATH="+filepath.Join(documents.Root(t), "deploy", "action"), "RUNNER_TEMP="+built,
-			"HOME=", "GOCACHE="+goCache, "GOMODCACHE="+modules, "GOOS=plan9", "GOARCH=arm64", "GOFLAGS=-mod=vendor", "GOWORK=/none/go.work")
+			"HOME=", "GOCACHE="+goCache, "GOMODCACHE="+modules, "GOOS=plan9", "GOARCH=arm64", "GOFLAGS=-mod=vendor", "GOWORK=/none/go.work",
+			"REDLOCK_NODE_TIMEOUT=4s", "REDLOCK_DIAL_TIMEOUT="+longEnough.String())
 		for name, value := range at(step, "env").(map[string]any) {
 			input := value.(string)[len("${{ inputs.") : len(value.(string))-len(" }}")]
 			tr.NotNil(t, at(document(t, "action/action.yml"), "inputs."+input))
@@ -65,7 +67,7 @@ func TestTheActionRunsUnderTheLock(t *testing.T) {
 	assert.NotZero(t, code)
 	assert.Contains(t, said, "the input name is empty")
 
-	inputs = map[string]string{"name": "deploy", "run": `echo "runs under $REDLOCK_NAME${REDLOCK_NODES:-}"`, "nodes": strings.Join(f.URLs(), ","), "flags": "--ttl 1s"}
+	inputs = map[string]string{"name": "deploy", "run": `echo "runs under $REDLOCK_NAME${REDLOCK_NODES:-}"`, "nodes": strings.Join(f.URLs(), ","), "flags": "--ttl 20s"}
 	code, said = act()
 	assert.Zero(t, code, said)
 	assert.Contains(t, said, "runs under deploy\n")
@@ -87,14 +89,26 @@ func TestTheActionRunsUnderTheLock(t *testing.T) {
 	assert.Equal(t, job.SignalCode(syscall.SIGTERM), p.code(t))
 	hold(t, f, "deploy").Release(t.Context())
 
+	// A job that is cancelled during the build does not start the command.
+	fake := t.TempDir()
+	tr.NoError(t, os.WriteFile(filepath.Join(fake, "go"), []byte("#!/bin/sh\necho building\ncat\n"), 0o700))
+	p = &process{Cmd: prepare()}
+	p.Env = append(p.Env, "PATH="+fake+":"+os.Getenv("PATH"))
+	build, err := p.StdinPipe()
+	tr.NoError(t, err)
+	p.begin(t).says(t, "building")
+	p.signal(t, syscall.SIGINT)
+	tr.NoError(t, build.Close())
+	assert.Equal(t, job.SignalCode(syscall.SIGINT), p.code(t))
+
 	inputs["run"] = "false; echo on"
 	code, said = act()
 	assert.Equal(t, 1, code)
 	assert.NotContains(t, said, "on\n")
 }
 
-// TestTheComposeFileServes: its command line is one of redlock's, and the program may use the socket.
-func TestTheComposeFileServes(t *testing.T) {
+// TestComposeFileServes: the command line in the file is valid, and the program may use the socket.
+func TestComposeFileServes(t *testing.T) {
 	t.Parallel()
 	d := document(t, "compose/compose.yaml")
 	var args []string

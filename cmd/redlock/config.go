@@ -3,20 +3,17 @@ package main
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"math"
-	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -28,13 +25,13 @@ import (
 	"github.com/redquorum/redquorum/cmd/redlock/internal/reread"
 )
 
-// A setting is a flag with more to it than its type.
+// A setting is a flag that has more properties than its type.
 type setting struct {
-	flag   string // without one it is a secret, because others can see a command line
-	key    string // its name in the configuration file and, behind REDLOCK_, in the environment
-	isText bool   // names of locks are made of it
+	flag   string // empty for a secret, because others can see a command line
+	key    string // its name in the configuration file and, with the prefix REDLOCK_, in the environment
+	isText bool   // part of the names of locks
 
-	least, most int64  // if it is set; times are in nanoseconds
+	least, most int64  // limits, if it is set; times are in nanoseconds
 	limits      string // the same in words
 }
 
@@ -43,7 +40,7 @@ const (
 	year = int64(365 * 24 * time.Hour)
 )
 
-// settings are in the order in which help lists those that have a key.
+// settings are all settings. The help lists the ones with a key in this order.
 var settings = []setting{
 	{flag: "node", key: "nodes"},
 	{flag: "group", key: "groups"},
@@ -57,6 +54,7 @@ var settings = []setting{
 	{flag: "tls-ca", key: "tls_ca"},
 	{flag: "tls-cert", key: "tls_cert"},
 	{flag: "tls-key", key: "tls_key"},
+	{flag: "tls-server-name", key: "tls_server_name"},
 	{flag: "listen", key: "listen"},
 	{flag: "accept", key: "accept"},
 	{key: "username"},
@@ -77,25 +75,31 @@ var settings = []setting{
 	{flag: "limit", least: 1, most: math.MaxInt, limits: "must be at least 1"},
 }
 
-// variable is the name of a key in the environment.
+// variable returns the name of a key in the environment.
 func variable(key string) string { return "REDLOCK_" + strings.ToUpper(key) }
 
-// A configuration is what the environment and the configuration file say.
-type configuration struct {
-	path string              // of the file; empty without one
-	file map[string][]string // nil: the key has no value, which is as if it were not there
+// A cli is the command line of a command, and its standard error.
+type cli struct {
+	flags  *pflag.FlagSet
+	stderr io.Writer
 }
 
-// configure gives the flags that were not set on the command line the values of
-// the environment, or else of the configuration file.
-func configure(flags *pflag.FlagSet, files []string) (credentials, error) {
+// A configuration is the settings of the environment and of the configuration file.
+type configuration struct {
+	path string              // of the file; empty without one
+	file map[string][]string // nil: the key has no value, and counts as absent
+}
+
+// configure sets each flag that is not on the command line to its value in the environment, or
+// otherwise in the configuration file.
+func configure(flags *pflag.FlagSet, files []string) (*configuration, error) {
 	c, err := readConfig(configFile(flags, files))
 	if err != nil {
-		return credentials{}, err
+		return nil, err
 	}
 	overruled, err := c.overruled(flags)
 	if err != nil {
-		return credentials{}, err
+		return nil, err
 	}
 	var known []string // of all commands, because the file is for all of them
 	for _, s := range settings {
@@ -110,22 +114,22 @@ func configure(flags *pflag.FlagSet, files []string) (credentials, error) {
 		}
 		f.Annotations = map[string][]string{origin: {from}}
 		if err := assign(f, value); err != nil {
-			return credentials{}, configErrorf("%s: %v", from, err)
+			return nil, configErrorf("%s: %v", from, err)
 		}
 	}
 	if err := withinLimits(flags); err != nil {
-		return credentials{}, err
+		return nil, err
 	}
 	slices.Sort(known)
 	for key := range c.file {
 		if !slices.Contains(known, key) {
-			return credentials{}, configErrorf("%s: unknown setting %q: use one of %s", c.path, key, strings.Join(known, ", "))
+			return nil, configErrorf("%s: unknown setting %q: use one of %s", c.path, key, strings.Join(known, ", "))
 		}
 	}
-	return c.credentials()
+	return c, nil
 }
 
-// A source is where a flag's value is from. Of two, the lower one wins.
+// A source is the origin of a flag's value. The lower of two sources wins.
 type source int
 
 const (
@@ -148,8 +152,8 @@ func (c *configuration) sourceOf(flags *pflag.FlagSet, name string) source {
 	return in
 }
 
-// overruled returns the flag whose value in the environment and the file does not count, if there is
-// one. Servers are named by nodes or by groups, of which those of the better source count.
+// overruled returns a flag whose value in the environment and the file is ignored, if there is one.
+// Either nodes or groups name the servers, and the source with the higher priority applies.
 func (c *configuration) overruled(flags *pflag.FlagSet) (name string, err error) {
 	nodes, groups := c.sourceOf(flags, "node"), c.sourceOf(flags, "group")
 	switch {
@@ -167,7 +171,7 @@ func (c *configuration) overruled(flags *pflag.FlagSet) (name string, err error)
 	return "", nil
 }
 
-// find finds a key in the environment or the file, and returns where it was, as errors say it.
+// find finds a key in the environment or the file, and returns its place in the words of errors.
 func (c *configuration) find(key string) (value []string, from string, in source) {
 	if v := os.Getenv(variable(key)); v != "" {
 		return []string{v}, "$" + variable(key), inEnvironment
@@ -178,7 +182,7 @@ func (c *configuration) find(key string) (value []string, from string, in source
 	return nil, "", nowhere
 }
 
-// assign sets a flag. Lists are taken apart later, wherever they are from.
+// assign sets a flag. Lists are split later, whatever their source.
 func assign(f *pflag.Flag, value []string) error {
 	if list, ok := f.Value.(pflag.SliceValue); ok {
 		return list.Replace(value)
@@ -192,24 +196,44 @@ func assign(f *pflag.Flag, value []string) error {
 	return nil
 }
 
-// wanted are the words for values that a flag of a type does not take.
+// wanted describes, for each type of flag, the values that it takes.
 var wanted = map[string]string{
 	"bool": "true or false", "duration": "a time with its unit, such as 500ms, 10s or 1h30m", "int": "a whole number",
 	"tick": "day, or a time with its unit, such as 5m or 1h", "time": "a time as in RFC 3339, such as 2030-01-07T02:30:00+01:00, or @ and seconds since 1970",
 }
 
-// notOfType says what a flag takes instead of a value. It takes the place of the words of the
-// packages that read values, which are for programmers.
+// beyond has the form of the values of each type. A value of that form that a flag refuses is too
+// large.
+var beyond = map[string]*regexp.Regexp{
+	"duration": aTime, "tick": aTime, "int": regexp.MustCompile(`^[-+]?\d+$`),
+}
+
+var aTime = regexp.MustCompile(`^[-+]?((\d+\.?\d*|\.\d+)([nuµμm]s|[smh]))+$`)
+
+// notOfType describes the valid values of a flag after an invalid one. It replaces the errors of
+// the packages that parse values, because their words are for programmers.
 func notOfType(f *pflag.Flag, value string) string {
+	if large := beyond[f.Value.Type()]; large != nil && large.MatchString(value) {
+		limits := "must be below 292 years"
+		if i := slices.IndexFunc(settings, func(s setting) bool { return s.flag == f.Name && s.limits != "" }); i >= 0 {
+			limits = settings[i].limits
+		} else if f.Value.Type() == "int" {
+			limits = fmt.Sprintf("must be at most %d", math.MaxInt)
+		}
+		return fmt.Sprintf("%q is too large: %s", value, limits)
+	}
 	return fmt.Sprintf("%q must be %s", value, wanted[f.Value.Type()])
 }
 
-// origin is the annotation of a flag whose value is not from the command line. It says where it is
-// from.
+// origin is the annotation of a flag whose value is not from the command line. It has the source of
+// the value.
 const origin = "origin"
 
-// wrong returns the error of a flag's value. It begins with what the user has set, which is not
-// the flag if the value is from the environment or the file, and has the exit code of that.
+// ofServers marks the flags of servers, which "redlock help config" describes for all commands.
+const ofServers = "servers"
+
+// wrong returns the error of a flag's value. It begins with the setting that the user wrote: the
+// flag, the variable or the key in the file. Its exit code depends on that source.
 func wrong(flags *pflag.FlagSet, name, format string, args ...any) error {
 	f := flags.Lookup(name)
 	of, code := "--"+name, exitUsage
@@ -222,7 +246,7 @@ func wrong(flags *pflag.FlagSet, name, format string, args ...any) error {
 	return &exitError{code: code, err: fmt.Errorf("%s: %w", of, fmt.Errorf(format, args...))}
 }
 
-// withinLimits returns an error if the value of a flag is outside of its limits, or is no text.
+// withinLimits returns an error if the value of a flag is outside its limits, or is not text.
 func withinLimits(flags *pflag.FlagSet) error {
 	for _, s := range settings {
 		f := flags.Lookup(s.flag)
@@ -242,15 +266,15 @@ func withinLimits(flags *pflag.FlagSet) error {
 			d, err = time.ParseDuration(text)
 			n = int64(d)
 		}
-		if s.limits != "" && err == nil && (n < s.least || n > s.most) { // else it is a word, such as day
+		if s.limits != "" && err == nil && (n < s.least || n > s.most) { // otherwise the value is a word, such as day
 			return wrong(flags, s.flag, "%s", s.limits)
 		}
 	}
 	return nil
 }
 
-// configFile returns the file to read: the one asked for, or the first of files that exists, or
-// none.
+// configFile returns the file to read: the one that the user specified, or the first of files that
+// exists, or none.
 func configFile(flags *pflag.FlagSet, files []string) string {
 	if path := cmp.Or(flags.Lookup("config").Value.String(), os.Getenv("REDLOCK_CONFIG")); path != "" {
 		return path
@@ -263,7 +287,7 @@ func configFile(flags *pflag.FlagSet, files []string) string {
 	return ""
 }
 
-// usualFiles returns where configuration is looked for.
+// usualFiles returns the usual paths of configuration files.
 func usualFiles() (files []string) {
 	if home, err := os.UserConfigDir(); err == nil {
 		files = append(files, filepath.Join(home, "redlock.yaml"))
@@ -287,7 +311,7 @@ func readConfig(path string) (*configuration, error) {
 	if path == "" {
 		return c, nil
 	}
-	text, err := firstRead(func() ([]byte, error) { return os.ReadFile(path) })
+	text, err := reread.First(func() ([]byte, error) { return os.ReadFile(path) })
 	if err != nil {
 		if reason, is := errors.AsType[*fs.PathError](err); is {
 			err = reason.Err
@@ -297,7 +321,8 @@ func readConfig(path string) (*configuration, error) {
 	var raw map[string]yaml.Node
 	documents := yaml.NewDecoder(bytes.NewReader(text))
 	if err := documents.Decode(&raw); err != nil && !errors.Is(err, io.EOF) {
-		// Not the decoder's own words: they quote what they do not understand, which may be a password.
+		// The decoder's own error is not used, because it quotes the invalid text, which may be a
+		// password.
 		return nil, configErrorf("configuration file %s%s: not valid YAML of settings, each once, such as \"ttl: 10s\"", path, where(err))
 	}
 	if !errors.Is(documents.Decode(new(yaml.Node)), io.EOF) {
@@ -310,7 +335,7 @@ func readConfig(path string) (*configuration, error) {
 			values = n.Content
 		case n.Kind != yaml.ScalarNode:
 			return nil, configErrorf("%s: %s: must be a value or a list of values", path, key)
-		case isNull(&n): // not the text "null" or "~", which would be a prefix
+		case isNull(&n): // the text "null" or "~" would be a prefix
 			c.file[key] = nil
 			continue
 		}
@@ -325,118 +350,5 @@ func readConfig(path string) (*configuration, error) {
 	return c, nil
 }
 
-// isNull reports whether a scalar of a file is no value.
+// isNull reports whether a scalar of a file is null.
 func isNull(n *yaml.Node) bool { return n.ShortTag() == "!!null" }
-
-// credentials are for the URLs that have none of their own.
-type credentials struct {
-	username, password string
-	userFrom           string                // the source of username
-	file               string                // that has the password
-	reread             *reread.Files[string] // of the file, for each connection
-	command            *reread.Command       // that prints it
-}
-
-// credentials finds the settings, and sees that a password can be had.
-func (c *configuration) credentials() (credentials, error) {
-	found, sources := map[string]string{}, map[string]string{}
-	for _, key := range []string{"username", "password", "password_file"} {
-		switch value, from, in := c.find(key); {
-		case in != nowhere && len(value) != 1:
-			return credentials{}, configErrorf("%s: must be one value, not a list", from)
-		case in != nowhere && strings.ContainsAny(value[0], "\r\n"):
-			return credentials{}, configErrorf("%s: has a line break: remove it, as $(cat FILE) does", from)
-		case in != nowhere:
-			found[key], sources[key] = value[0], from
-		}
-	}
-	login := credentials{username: found["username"], userFrom: sources["username"], password: found["password"], file: found["password_file"]}
-	if login.password != "" && login.file != "" {
-		return credentials{}, configErrorf("a password and a password file are both set (%s, %s): unset one", sources["password"], sources["password_file"])
-	}
-	if login.file != "" {
-		secret, err := readPassword(login.file, io.Discard)
-		if err != nil {
-			return credentials{}, configErrorf("%s: %v", sources["password_file"], err)
-		}
-		login.reread = secret
-	}
-	return login, nil
-}
-
-// by has the command print the password, if there is one.
-func (c *credentials) by(flags *pflag.FlagSet, command string) error {
-	switch {
-	case command != "" && c.areSet():
-		return wrong(flags, "password-command", "a password or a password file is also set: unset it, or omit this command")
-	case command != "":
-		c.command = &reread.Command{Line: command}
-	case c.username != "" && !c.areSet():
-		return configErrorf("%s is set without a password: set $REDLOCK_PASSWORD, password_file or --password-command", c.userFrom)
-	}
-	return nil
-}
-
-// areSet reports whether there are any.
-func (c credentials) areSet() bool { return c.password != "" || c.file != "" || c.command != nil }
-
-// current returns the user and the password of this moment.
-func (c credentials) current(ctx context.Context, _ string) (user, password string, err error) {
-	switch {
-	case c.reread != nil:
-		password = c.reread.Current()
-	case c.command != nil:
-		password, err = c.command.Output(ctx)
-	default:
-		password = c.password
-	}
-	return c.username, password, err
-}
-
-// in returns URLs with the credentials of this moment where they have none. What is no URL stays as it is,
-// because package pool reports it.
-func (c credentials) in(ctx context.Context, urls []string) ([]string, error) {
-	user, password, err := c.current(ctx, "")
-	if err != nil || !c.areSet() {
-		return urls, err
-	}
-	with := make([]string, len(urls))
-	for i, raw := range urls {
-		with[i] = raw
-		if u, err := url.Parse(raw); err == nil && u.User == nil {
-			u.User = url.UserPassword(user, password)
-			with[i] = u.String()
-		}
-	}
-	return with, nil
-}
-
-// readPassword reads the password that a file has. What is wrong with it later is told on stderr.
-func readPassword(file string, stderr io.Writer) (*reread.Files[string], error) {
-	empty := errors.New("is empty")
-	explain := func(err error) error {
-		if errors.Is(err, empty) {
-			return fmt.Errorf("password file %s %w", file, err)
-		}
-		return fmt.Errorf("password file: %w", err)
-	}
-	parse := func(texts ...[]byte) (string, error) {
-		password := strings.TrimRight(string(texts[0]), "\r\n")
-		if password == "" {
-			return "", empty
-		}
-		return password, nil
-	}
-	return firstRead(func() (*reread.Files[string], error) { return reread.Read([]string{file}, stderr, explain, parse) })
-}
-
-// reading counts the files that are read before anything is locked. That can take for ever, as with a pipe that
-// nobody writes to, and no context ends it.
-var reading atomic.Int32
-
-// firstRead reads what is needed to begin.
-func firstRead[T any](read func() (T, error)) (T, error) {
-	reading.Add(1)
-	defer reading.Add(-1)
-	return read()
-}

@@ -15,7 +15,7 @@ import (
 	"github.com/redquorum/redquorum/internal/fleet"
 )
 
-// settled is what a command takes from a command line, the environment and a file.
+// settled returns the settings from a command line, the environment and a file.
 func settled(t *testing.T, file string, env map[string]string, args ...string) (*servers, error) {
 	t.Helper()
 	isolate(t, file, env)
@@ -25,71 +25,72 @@ func settled(t *testing.T, file string, env map[string]string, args ...string) (
 	return s, s.settle()
 }
 
-func TestFlagsGoBeforeTheEnvironmentAndThatBeforeTheFile(t *testing.T) {
+func TestSettingsComeFromFlagsThenEnvironmentThenFile(t *testing.T) {
 	const file = "nodes: [redis://file:1, redis://file:2]\nprefix: file\nmax_ttl: 1m\nmemory_guard: false\ntls_ca: /file\n"
 	s, err := settled(t, file, nil)
 	tr.NoError(t, err)
-	assert.Equal(t, []string{"redis://file:1", "redis://file:2"}, s.nodes)
-	assert.Equal(t, "file", s.prefix)
-	assert.Equal(t, time.Minute, s.maxTTL)
-	assert.False(t, s.guard)
-	assert.Equal(t, "/file", s.tlsCA)
+	assert.Equal(t, []string{"redis://file:1", "redis://file:2"}, s.targets.nodes)
+	assert.Equal(t, "file", s.locking.prefix)
+	assert.Equal(t, time.Minute, s.locking.maxTTL)
+	assert.False(t, s.locking.guard)
+	assert.Equal(t, "/file", s.reach.tls.ca)
 
 	env := map[string]string{
 		"REDLOCK_NODES": "redis://env:1, redis://env:2\nredis://env:3", "REDLOCK_PREFIX": "env", "REDLOCK_MAX_TTL": "2m", "REDLOCK_MEMORY_GUARD": "true",
 	}
 	s, err = settled(t, file, env)
 	tr.NoError(t, err)
-	assert.Equal(t, []string{"redis://env:1", "redis://env:2", "redis://env:3"}, s.nodes)
-	assert.Equal(t, "env", s.prefix)
-	assert.Equal(t, 2*time.Minute, s.maxTTL)
-	assert.True(t, s.guard)
-	assert.Equal(t, "/file", s.tlsCA, "what the environment does not say is left to the file")
+	assert.Equal(t, []string{"redis://env:1", "redis://env:2", "redis://env:3"}, s.targets.nodes)
+	assert.Equal(t, "env", s.locking.prefix)
+	assert.Equal(t, 2*time.Minute, s.locking.maxTTL)
+	assert.True(t, s.locking.guard)
+	assert.Equal(t, "/file", s.reach.tls.ca, "what the environment does not say is left to the file")
 
 	s, err = settled(t, file, env, "--node", "redis://flag", "--prefix", "", "--memory-guard=false")
 	tr.NoError(t, err)
-	assert.Equal(t, []string{"redis://flag"}, s.nodes)
-	assert.Empty(t, s.prefix, "an empty flag is a flag")
-	assert.False(t, s.guard)
-	assert.Equal(t, 2*time.Minute, s.maxTTL)
+	assert.Equal(t, []string{"redis://flag"}, s.targets.nodes)
+	assert.Empty(t, s.locking.prefix, "an empty flag is a flag")
+	assert.False(t, s.locking.guard)
+	assert.Equal(t, 2*time.Minute, s.locking.maxTTL)
 }
 
-// TestNullInTheFileIsNotSet: as text it would be a prefix, under which all locks are others, or a password.
-func TestNullInTheFileIsNotSet(t *testing.T) {
+// TestNullInTheFileSetsNothing: as a text, null would be a password, or a prefix that separates the
+// locks from all others.
+func TestNullInTheFileSetsNothing(t *testing.T) {
 	for _, null := range []string{"null", "~", "", "!!null ''"} {
 		file := strings.ReplaceAll("nodes: redis://a\nprefix: NULL\nmax_ttl: NULL\nusername: NULL\npassword: NULL\npassword_file: NULL\n", "NULL", null)
 		s, err := settled(t, file, nil)
 		tr.NoError(t, err, null)
-		assert.Empty(t, s.prefix, null)
-		assert.Zero(t, s.maxTTL, null)
-		assert.False(t, s.login.areSet(), null)
+		assert.Empty(t, s.locking.prefix, null)
+		assert.Zero(t, s.locking.maxTTL, null)
+		assert.False(t, s.reach.login.areSet(), null)
 	}
 	s, err := settled(t, "nodes: redis://a\nprefix: 'null'\n", nil)
 	tr.NoError(t, err)
-	assert.Equal(t, "null", s.prefix, "in quotes it is text")
+	assert.Equal(t, "null", s.locking.prefix, "in quotes it is text")
 	_, err = settled(t, "nodes: [redis://a, null]\n", nil)
 	assert.ErrorContains(t, err, "nodes: must be a list of plain values")
 	_, err = settled(t, "nodes: redis://a\nprefx: null\n", nil)
 	assert.ErrorContains(t, err, `unknown setting "prefx"`)
 }
 
-func TestCredentialsAreForTheURLsWithoutAny(t *testing.T) {
+func TestCredentialsApplyToURLsWithoutAny(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	tr.NoError(t, os.WriteFile(secret, []byte("p@ss/word\n"), 0o600))
 	s, err := settled(t, "nodes: [redis://a, redis://own:word@b]\nusername: locks\npassword_file: "+secret, nil)
 	tr.NoError(t, err)
-	urls, err := s.login.in(t.Context(), s.nodes)
+	urls, err := s.reach.login.in(t.Context(), s.targets.nodes)
 	tr.NoError(t, err)
 	assert.Equal(t, []string{"redis://locks:p%40ss%2Fword@a", "redis://own:word@b"}, urls)
 	s, err = settled(t, "nodes: redis://a", map[string]string{"REDLOCK_PASSWORD": "alone"})
 	tr.NoError(t, err)
-	_, password, err := s.login.current(t.Context(), "a:6379")
+	_, password, err := s.reach.login.current(t.Context(), "a:6379")
 	tr.NoError(t, err)
 	assert.Equal(t, "alone", password)
 }
 
-// TestAPasswordFromAPipeIsReadOnce, as that of --password-file <(COMMAND): it has no second reading.
-func TestAPasswordFromAPipeIsReadOnce(t *testing.T) {
+// TestPasswordFromAPipeIsReadOnce: with --password-file <(COMMAND), a second read is impossible.
+func TestPasswordFromAPipeIsReadOnce(t *testing.T) {
 	r, w, err := os.Pipe()
 	tr.NoError(t, err)
 	t.Cleanup(func() { r.Close() })
@@ -103,25 +104,25 @@ func TestAPasswordFromAPipeIsReadOnce(t *testing.T) {
 	s, err := settled(t, "nodes: redis://a\npassword_file: "+path, nil)
 	tr.NoError(t, err)
 	for range 2 {
-		_, password, err := s.login.current(t.Context(), "a:6379")
+		_, password, err := s.reach.login.current(t.Context(), "a:6379")
 		tr.NoError(t, err)
 		assert.Equal(t, "word", password)
 	}
 }
 
-// TestAPasswordFileThatIsBrokenKeepsThePasswordOfBefore, as one that is being written does.
-func TestAPasswordFileThatIsBrokenKeepsThePasswordOfBefore(t *testing.T) {
+// TestBrokenPasswordFileKeepsTheOldPassword: the file may be read while it is being written.
+func TestBrokenPasswordFileKeepsTheOldPassword(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	is := func(text string) { tr.NoError(t, os.WriteFile(secret, []byte(text), 0o600)) }
 	is("first\n")
 	s, err := settled(t, "nodes: redis://a\npassword_file: "+secret, nil)
 	tr.NoError(t, err)
 	var said strings.Builder
-	s.login.reread.Stderr = &said
+	s.reach.login.reread.Stderr = &said
 	for _, step := range [][2]string{{"first\n", "first"}, {"second", "second"}, {"\n", "second"}, {"third\n", "third"}} {
 		is(step[0])
 		for range 2 {
-			_, password, err := s.login.current(t.Context(), "a:6379")
+			_, password, err := s.reach.login.current(t.Context(), "a:6379")
 			tr.NoError(t, err)
 			assert.Equal(t, step[1], password)
 		}
@@ -129,14 +130,14 @@ func TestAPasswordFileThatIsBrokenKeepsThePasswordOfBefore(t *testing.T) {
 	assert.Equal(t, "redlock: password file "+secret+" is empty; the content that was read before stays in use\n", said.String())
 }
 
-// ours are the commands whose texts are not cobra's.
+// ours are the commands whose texts are our own, not cobra's.
 func ours() []*cobra.Command {
 	root := newRoot()
 	return append(root.Commands(), root)
 }
 
-// TestOneFileServesAllCommands: also those that have no flag for one of its
-// settings, as status has none for the TTL.
+// TestOneFileServesAllCommands: a command accepts a file even if it has no flag for one of the
+// settings, such as the TTL for status.
 func TestOneFileServesAllCommands(t *testing.T) {
 	_, file, found := strings.Cut(newConfigHelp().Long, "  nodes:\n")
 	tr.True(t, found)
@@ -151,7 +152,9 @@ func TestOneFileServesAllCommands(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "redlock.yaml")
 		tr.NoError(t, os.WriteFile(path, []byte(file), 0o600))
 		tr.NoError(t, c.Flags().Set("config", path))
-		login, err := configure(c.Flags(), nil)
+		from, err := configure(c.Flags(), nil)
+		tr.NoError(t, err)
+		login, err := credentialsOf(from)
 		assert.NoError(t, err, c.Name())
 		assert.Equal(t, "hunter2", login.reread.Current())
 		login.reread, login.userFrom = nil, ""
@@ -164,8 +167,8 @@ func TestOneFileServesAllCommands(t *testing.T) {
 	}
 }
 
-// TestServersAreNamedInBothWays: one flag for each, or all in one, by either name.
-func TestServersAreNamedInBothWays(t *testing.T) {
+// TestServersAreNamedByOneFlagOrMany: either flag name takes one server or all servers.
+func TestServersAreNamedByOneFlagOrMany(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleet.Embedded, 3)
 	a, b, c := f.URLs()[0], f.URLs()[1], f.URLs()[2]

@@ -12,18 +12,18 @@ import (
 	"github.com/redquorum/redquorum/cmd/redlock/internal/serve"
 )
 
-// Connections are those of clients to a listener, of which there is a limit. What it logs of them is told at most
-// once a minute.
+// connections are the connections of clients to a listener, up to a limit. They log at most one message a minute.
 type connections struct {
 	net.Listener
 	most  int
-	limit string // what most is, for the log
+	limit string // name of the limit most, for the log
 	log   func(string)
 	open  atomic.Int64
-	told  time.Time // when it was logged why clients cannot connect; of the goroutine that accepts them
+	told  time.Time // time of the last message; used only by the accepting goroutine
 }
 
-// Accept implements net.Listener, and logs why clients cannot connect: they are not told.
+// Accept implements net.Listener. It logs the reason clients cannot connect, because they get no
+// answer.
 func (c *connections) Accept() (net.Conn, error) {
 	conn, err := c.Listener.Accept()
 	if err != nil && !errors.Is(err, net.ErrClosed) {
@@ -32,7 +32,7 @@ func (c *connections) Accept() (net.Conn, error) {
 	return conn, err
 }
 
-// tell logs why clients cannot connect, at most once a minute.
+// tell logs the reason clients cannot connect, at most once a minute.
 func (c *connections) tell(text string) {
 	if time.Since(c.told) >= time.Minute {
 		c.told = time.Now()
@@ -40,11 +40,12 @@ func (c *connections) tell(text string) {
 	}
 }
 
-// server returns a server of them, which bounds what a client that is slow, or means harm, can cost.
+// server returns the HTTP server for the connections. It bounds the cost of slow and hostile
+// clients.
 func (c *connections) server(h http.Handler) *http.Server {
 	return &http.Server{
 		Handler: h, ConnContext: serve.ConnContext, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 5 * time.Minute, MaxHeaderBytes: 16 << 10,
-		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // what is wrong with clients is theirs to see
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // faults of clients are not logged here
 		ConnState: func(conn net.Conn, state http.ConnState) {
 			switch state {
 			case http.StateNew:
@@ -57,35 +58,4 @@ func (c *connections) server(h http.Handler) *http.Server {
 			}
 		},
 	}
-}
-
-const (
-	mostProbes = 64 // connections to --probes
-
-	// Descriptors that are kept from clients: for files, sockets and pipes of this process, and for each Redis
-	// server, to which there is more than one connection while it fails over or the page is open.
-	keptFiles  = 32
-	keptServer = 4
-)
-
-// fitConnections lowers --max-connections to what the descriptors of this process have room for, and says so.
-// Otherwise clients could take those of the connections to the Redis servers, and of --state.
-func (s *serveCommand) fitConnections(sets []serverSet, most int) error {
-	kept := keptFiles
-	for _, set := range sets {
-		kept += keptServer * len(set.urls)
-	}
-	if s.probesAt != "" {
-		kept += mostProbes
-	}
-	switch {
-	case most == 0: // not known
-	case most <= kept:
-		return configErrorf("this process may open %d files (ulimit -n), and needs %d for the Redis servers and itself, and one for each client: raise the limit", most, kept)
-	case most-kept < s.maxConnections:
-		fmt.Fprintf(s.stderr, "redlock: --max-connections is %d, not %d: this process may open %d files (ulimit -n), and keeps %d for the Redis servers and itself\n",
-			most-kept, s.maxConnections, most, kept)
-		s.maxConnections = most - kept
-	}
-	return nil
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/redquorum/redquorum/internal/fleet"
 )
 
-// TestAPasswordThatChanges is read again, from a file and from a command, while a lock is held.
-func TestAPasswordThatChanges(t *testing.T) {
+// TestChangedPasswordIsReadAgain: while a lock is held, the password is read again from a file and
+// from a command.
+func TestChangedPasswordIsReadAgain(t *testing.T) {
 	for _, source := range []string{"REDLOCK_PASSWORD_FILE=", "REDLOCK_PASSWORD_COMMAND=cat "} {
 		t.Run(source, func(t *testing.T) {
 			t.Parallel()

@@ -13,7 +13,7 @@ import (
 	"github.com/redquorum/redquorum/internal/fleet"
 )
 
-// demoLimit bounds the whole demo. It takes some 10 seconds.
+// demoLimit bounds the whole demo. It takes about 10 seconds.
 const demoLimit = 3 * time.Minute
 
 func newDemo() *cobra.Command {
@@ -33,8 +33,8 @@ if one does not answer.`,
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			s.stderr = c.ErrOrStderr()
-			if s.flags.Changed("node") { // else it leaves the environment's servers alone
-				if err := s.settleNodes(); err != nil {
+			if s.flags.Changed("node") { // otherwise the demo leaves the environment's servers alone
+				if err := s.configure(); err != nil {
 					return err
 				}
 			}
@@ -48,7 +48,8 @@ if one does not answer.`,
 			return demo.Run(ctx, f, demo.NewNarrator(c.OutOrStdout()))
 		},
 	}
-	s.nodeFlags(c.Flags())
+	s.flags = c.Flags()
+	s.targets.addNodes(&s.cli)
 	c.RegisterFlagCompletionFunc("node", kindsToStart)
 	c.Flags().Lookup("node").Usage = "`URL` of a server, for each, or embedded, or process (redis-server); default: embedded"
 	return c
@@ -58,15 +59,15 @@ if one does not answer.`,
 func (s *servers) demoFleet(ctx context.Context) (fleet.Fleet, error) {
 	kind, options := fleet.Embedded, fleet.Options{Nodes: 5}
 	switch {
-	case len(s.nodes) == 1 && !strings.Contains(s.nodes[0], "://"):
-		if kind = fleet.Kind(s.nodes[0]); !startable(kind) {
+	case len(s.targets.nodes) == 1 && !strings.Contains(s.targets.nodes[0], "://"):
+		if kind = fleet.Kind(s.targets.nodes[0]); !startable(kind) {
 			return nil, usageErrorf("--node: %q must be %s, %s or redis:// URLs", kind, fleet.Embedded, fleet.Process)
 		}
-	case len(s.nodes) > 0:
-		if err := s.checkURLs(); err != nil {
+	case len(s.targets.nodes) > 0:
+		if err := s.targets.checkURLs(); err != nil {
 			return nil, err
 		}
-		urls, err := s.login.in(ctx, s.nodes)
+		urls, err := s.reach.login.in(ctx, s.targets.nodes)
 		if err != nil {
 			return nil, err
 		}

@@ -12,13 +12,14 @@ import (
 	tr "github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/testenv"
 )
 
-// TestDemoOnServersOfItsOwn, whichever the environment names. Package demo plays it on embedded ones.
-func TestDemoOnServersOfItsOwn(t *testing.T) {
+// TestDemoStartsItsOwnServers: the demo does so even if the environment names servers. Package demo
+// tests the demo on embedded servers.
+func TestDemoStartsItsOwnServers(t *testing.T) {
 	t.Parallel()
-	need.Kind(t, fleet.Process)
+	testenv.NeedKind(t, fleet.Process)
 	code, out, errs := command(t, []string{"redis://127.0.0.1:1"}, "demo", "--node", "process").outcome(t)
 	assert.Zero(t, code, errs)
 	assert.Contains(t, out, "\n7. ")
@@ -26,7 +27,7 @@ func TestDemoOnServersOfItsOwn(t *testing.T) {
 	assert.True(t, strings.HasSuffix(out, "\nAll of it happened as shown.\n"))
 }
 
-func TestDemoOnGivenServersLeavesThemAlone(t *testing.T) {
+func TestDemoLeavesGivenServersAlone(t *testing.T) {
 	t.Parallel()
 	f, err := fleet.Start(t.Context(), fleet.Embedded, fleet.Options{Nodes: 3})
 	tr.NoError(t, err)
@@ -38,7 +39,7 @@ func TestDemoOnGivenServersLeavesThemAlone(t *testing.T) {
 	refuses(t, exitNoQuorum, "all servers of --node must answer: ", "demo", "--node", "redis://127.0.0.1:1")
 }
 
-func TestDemoReportsOutputThatCannotBeWritten(t *testing.T) {
+func TestDemoReportsFailedOutput(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
 		t.Skip("no /dev/full here")
@@ -49,7 +50,7 @@ func TestDemoReportsOutputThatCannotBeWritten(t *testing.T) {
 	assert.Contains(t, errs.String(), "no space left")
 }
 
-func TestAnInterruptEndsTheDemo(t *testing.T) {
+func TestInterruptEndsTheDemo(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("interrupt"))
 	var out, errs bytes.Buffer

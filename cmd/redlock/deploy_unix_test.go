@@ -39,8 +39,8 @@ func unit(t *testing.T, name string) (text string, settings map[string][]string)
 	return string(raw), settings
 }
 
-// TestUnitsOfSystemd fit each other and the command.
-func TestUnitsOfSystemd(t *testing.T) {
+// TestSystemdUnitsMatchTheCommand: the units also match each other.
+func TestSystemdUnitsMatchTheCommand(t *testing.T) {
 	t.Parallel()
 	one := func(settings map[string][]string, name string) string {
 		t.Helper()
@@ -53,7 +53,7 @@ func TestUnitsOfSystemd(t *testing.T) {
 	assert.Equal(t, "/usr/local/bin/redlock", start[0])
 	assert.NoError(t, parses(start[1:]))
 	tr.Equal(t, "serve", start[1])
-	assert.Equal(t, "notify", one(service, "Service.Type"), "TestServeUnderSystemd: it notifies")
+	assert.Equal(t, "notify", one(service, "Service.Type"), "TestServeUsesTheSocketOfSystemd: it notifies")
 	assert.NotEqual(t, one(socket, "Socket.SocketGroup"), one(service, "Service.User"), "systemd makes no user if a group has its name")
 	assert.Equal(t, "unix:"+one(socket, "Socket.ListenStream"), newServe().Flags().Lookup("listen").DefValue)
 

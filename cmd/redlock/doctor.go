@@ -12,10 +12,10 @@ import (
 
 	"github.com/redquorum/redquorum/cmd/redlock/internal/doctor"
 	"github.com/redquorum/redquorum/cmd/redlock/internal/plain"
-	"github.com/redquorum/redquorum/internal/alike"
+	"github.com/redquorum/redquorum/internal/protocol"
 )
 
-// The exit codes of doctor are those of plugins of Nagios, for monitoring, and 69.
+// doctor has the exit codes of Nagios plugins, for monitoring, and 69.
 const (
 	exitDoctorWarning = 1
 	exitDoctorFatal   = 2
@@ -54,13 +54,13 @@ Exit codes:
 					return wrong(c.Flags(), "accept", "%q cannot be accepted: use one of %s", check, strings.Join(doctor.Acceptable, ", "))
 				}
 			}
-			found, err := s.examine(c.Context(), s.all())
+			found, err := s.examine(c.Context(), s.targets.all())
 			if err != nil {
 				return err
 			}
 			found.accept(accept)
 			document := any(found)
-			if !grouped(s.all()) { // of a set of servers its report alone
+			if !grouped(s.targets.all()) { // a single set is printed as its report alone
 				document = found.Groups[0].Report
 			}
 			if err := plain.OutputEither(c.OutOrStdout(), asJSON, document, found.text(all)); err != nil {
@@ -79,13 +79,13 @@ Exit codes:
 // usualTTL is the library's default.
 const usualTTL = 10 * time.Second
 
-// An examination is what doctor has found: of one set of servers, or of groups.
+// An examination has the findings of doctor about one set of servers, or about groups.
 type examination struct {
 	Verdict doctor.Severity `json:"verdict"` // the worst of all
 	Groups  []groupReport   `json:"groups"`
 }
 
-// A groupReport is what was found of one group, or of the set.
+// A groupReport is the report about one group, or about the set.
 type groupReport struct {
 	Group string `json:"group"`
 	*doctor.Report
@@ -93,7 +93,7 @@ type groupReport struct {
 	set serverSet
 }
 
-// examine has the servers examined as clients with these settings see them.
+// examine examines the servers with the settings of clients.
 func (s *servers) examine(ctx context.Context, sets []serverSet) (*examination, error) {
 	opts, err := s.poolOptions()
 	if err != nil {
@@ -101,29 +101,29 @@ func (s *servers) examine(ctx context.Context, sets []serverSet) (*examination, 
 	}
 	examined := make([]doctor.Set, len(sets))
 	for i, set := range sets {
-		examined[i].Groups = s.hashOf(set)
+		examined[i].Groups = s.targets.hashOf(set)
 		for _, u := range set.urls {
 			server, err := doctor.Open(u, opts...)
 			if err != nil {
 				return nil, err
 			}
-			server.Password = server.Password || s.login.areSet()
+			server.Password = server.Password || s.reach.login.areSet()
 			examined[i].Servers = append(examined[i].Servers, server)
 		}
 	}
-	settings := doctor.Settings{ // where none are given those of the library
-		Timeout: s.dialTimeout, NodeTimeout: cmp.Or(s.nodeTimeout, 500*time.Millisecond),
-		MaxTTL: cmp.Or(s.maxTTL, usualTTL), Prefix: s.prefix, Guard: s.guard,
+	settings := doctor.Settings{ // defaults of the library
+		Timeout: s.reach.timeout, NodeTimeout: cmp.Or(s.locking.nodeTimeout, 500*time.Millisecond),
+		MaxTTL: cmp.Or(s.locking.maxTTL, usualTTL), Prefix: s.locking.prefix, Guard: s.locking.guard,
 	}
 	found := &examination{}
-	for i, report := range doctor.ExamineSets(ctx, examined, settings) {
+	for i, report := range doctor.Examine(ctx, examined, settings) {
 		found.Groups = append(found.Groups, groupReport{sets[i].group, report, sets[i]})
 		found.Verdict = max(found.Verdict, report.Verdict)
 	}
 	return found, ctx.Err()
 }
 
-// accept makes notes of the warnings of some checks.
+// accept turns the warnings of some checks into notes.
 func (e *examination) accept(checks []string) {
 	e.Verdict = doctor.OK
 	for _, g := range e.Groups {
@@ -132,7 +132,8 @@ func (e *examination) accept(checks []string) {
 	}
 }
 
-// verdict returns what was found as an exit code, without a message, because it was printed.
+// verdict returns the findings as an exit code, without a message, because the findings were
+// printed.
 func (e *examination) verdict() error {
 	noQuorum := func(g groupReport) bool { return g.Answered < g.Quorum }
 	switch {
@@ -165,7 +166,7 @@ func (e *examination) text(all bool) string {
 func diagnosis(r *doctor.Report, all bool) string {
 	var b strings.Builder
 	key := func(f doctor.Finding) doctor.Finding {
-		f.Found, f.Means = alike.Key(f.Found), alike.Key(f.Means)
+		f.Found, f.Means = protocol.WithoutTimes(f.Found), protocol.WithoutTimes(f.Means)
 		return f
 	}
 	times, longest := map[doctor.Finding]int{}, map[doctor.Finding]doctor.Finding{}
@@ -173,7 +174,7 @@ func diagnosis(r *doctor.Report, all bool) string {
 		for _, f := range n.Findings {
 			k := key(f)
 			if times[k]++; times[k] > 1 {
-				f.Found, f.Means = alike.Longest(f.Found, longest[k].Found), alike.Longest(f.Means, longest[k].Means)
+				f.Found, f.Means = protocol.WithLongestTimes(f.Found, longest[k].Found), protocol.WithLongestTimes(f.Means, longest[k].Means)
 			}
 			longest[k] = f
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// examineURLs runs doctor with limits that a busy machine keeps.
+// examineURLs runs doctor with limits that even a busy machine meets.
 func examineURLs(t *testing.T, urls []string, args ...string) (code int, r doctor.Report) {
 	t.Helper()
 	args = append([]string{"doctor", "--json", "--max-ttl", lockedTTL.String(), "--dial-timeout", "20s", "--node-timeout", "10s"}, args...)
@@ -31,7 +31,7 @@ func examineURLs(t *testing.T, urls []string, args ...string) (code int, r docto
 	return code, r
 }
 
-// found is the worst finding of a check on one node.
+// found returns the worst finding of a check on one node.
 func found(r doctor.Report, node int, check string) (worst doctor.Finding) {
 	for _, f := range r.Nodes[node].Findings {
 		if f.Check == check && f.Severity >= worst.Severity {
@@ -41,8 +41,8 @@ func found(r doctor.Report, node int, check string) (worst doctor.Finding) {
 	return worst
 }
 
-// locked has a client with the memory guard make itself known to the servers. Its TTL is
-// lockedTTL, and so a client that assumes no longer ones may lock at once after it.
+// locked lets a client with the memory guard write its record to the servers. Its TTL is lockedTTL,
+// so a later client that assumes no longer TTLs may lock at once.
 func locked(t *testing.T, urls []string) {
 	t.Helper()
 	nodes, err := pool.OpenWith(urls, patient...)
@@ -54,7 +54,7 @@ func locked(t *testing.T, urls []string) {
 		r, err := record.Parse(has(t, url, record.Key))
 		return err == nil && r.Basis != record.Open
 	}
-	tr.Eventually(t, func() bool { // the last record may still be under way
+	tr.Eventually(t, func() bool { // the last record may not have been written yet
 		err := locker.Do(t.Context(), "doctor's", func(context.Context) error { return nil })
 		return err == nil && !slices.ContainsFunc(urls, func(u string) bool { return !asked(u) })
 	}, longEnough, time.Millisecond)
@@ -62,7 +62,7 @@ func locked(t *testing.T, urls []string) {
 
 const lockedTTL = time.Second
 
-func TestDoctorOnServersThatAreFine(t *testing.T) {
+func TestDoctorPassesHealthyServers(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleet.Process, 3)
 	for _, u := range f.URLs() {
@@ -82,8 +82,9 @@ func TestDoctorOnServersThatAreFine(t *testing.T) {
 	fits(t, out+all)
 }
 
-// TestDoctorTellsAFindingOnce that all servers have, with the longest of its times.
-func TestDoctorTellsAFindingOnce(t *testing.T) {
+// TestDoctorReportsACommonFindingOnce: doctor prints a finding of all servers once, with the
+// longest of its times.
+func TestDoctorReportsACommonFindingOnce(t *testing.T) {
 	r := &doctor.Report{Quorum: 2, Answered: 3, Verdict: doctor.Warning}
 	for _, left := range []string{"8.96s", "8.97s", "8.967s"} {
 		r.Nodes = append(r.Nodes, doctor.NodeReport{Node: left, Findings: []doctor.Finding{
@@ -95,8 +96,9 @@ func TestDoctorTellsAFindingOnce(t *testing.T) {
 	assert.Contains(t, text, "every server\n  warning  it is in quarantine for another 8.97s")
 }
 
-// TestDoctorTellsOfServersThatRefuseWrites: one of three costs no lock, all of them do.
-func TestDoctorTellsOfServersThatRefuseWrites(t *testing.T) {
+// TestDoctorReportsServersThatRefuseWrites: if one of three refuses writes, locks work; if all of
+// them refuse, no lock can be taken.
+func TestDoctorReportsServersThatRefuseWrites(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleet.Process, 3)
 	for i, url := range f.URLs() {
@@ -107,15 +109,15 @@ func TestDoctorTellsOfServersThatRefuseWrites(t *testing.T) {
 	}
 }
 
-func TestDoctorFindsWhatAilsRealServers(t *testing.T) {
+func TestDoctorFindsFaultsOfRealServers(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleet.Process, 3)
 	urls := f.URLs()
 	locked(t, urls)
 
 	code, r := examineURLs(t, urls[:1])
-	assert.Equal(t, exitDoctorFatal, code, "its clients lock by three")
-	assert.Contains(t, found(r, 0, "epoch").Found, "lock by 3 nodes, and here are 1")
+	assert.Equal(t, exitDoctorFatal, code, "its clients use three nodes")
+	assert.Contains(t, found(r, 0, "epoch").Found, "use 3 nodes, but this list has 1")
 
 	code, r = examineURLs(t, append(urls[:2:2], strings.Replace(urls[0], "127.0.0.1", "localhost", 1)))
 	assert.Equal(t, exitDoctorWarning, code, "the other two have a vote")
@@ -128,11 +130,11 @@ func TestDoctorFindsWhatAilsRealServers(t *testing.T) {
 	code, r = examineURLs(t, urls)
 	assert.Equal(t, exitDoctorWarning, code)
 	assert.Equal(t, doctor.Warning, found(r, 0, "eviction").Severity)
-	assert.Contains(t, found(r, 1, "epoch").Found, "no epoch record, and others have")
+	assert.Contains(t, found(r, 1, "epoch").Found, "no epoch record, but other servers do")
 	assert.Contains(t, found(r, 2, "epoch").Found, "restarted")
 }
 
-func TestDoctorWithoutAQuorum(t *testing.T) {
+func TestDoctorReportsAMissingQuorum(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleet.Embedded, 3)
 	for i := range 2 {

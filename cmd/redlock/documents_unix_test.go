@@ -10,22 +10,20 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 	tr "github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/evidence/documents"
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/testenv"
 )
 
-// calls returns the arguments of a command line that is one of ours.
+// calls returns the arguments of a command line that runs one of our commands.
 func calls(c documents.Command) (args []string, yes bool) {
 	if args, yes = c.Calls("go run ./cmd/redlock"); yes {
 		return args, true
@@ -33,9 +31,9 @@ func calls(c documents.Command) (args []string, yes bool) {
 	return c.Calls("redlock")
 }
 
-// TestDocumentsUseFlagsThatThereAre: each command line of ours in a document can be parsed, also one
-// that only names a subcommand in a sentence.
-func TestDocumentsUseFlagsThatThereAre(t *testing.T) {
+// TestDocumentsUseExistingFlags: each redlock command line in a document can be parsed, even a bare
+// subcommand in a sentence.
+func TestDocumentsUseExistingFlags(t *testing.T) {
 	parsed := 0
 	for _, c := range documents.Commands(t) {
 		if args, ours := calls(c); ours {
@@ -46,7 +44,7 @@ func TestDocumentsUseFlagsThatThereAre(t *testing.T) {
 	assert.Greater(t, parsed, 50)
 }
 
-// parses returns an error unless args are those of a subcommand, and its flags.
+// parses returns an error unless args are a subcommand with valid flags.
 func parses(args []string) error {
 	root := newRoot()
 	root.InitDefaultHelpCmd()
@@ -61,25 +59,8 @@ func parses(args []string) error {
 	return c.ParseFlags(args)
 }
 
-// TestDocumentsNameAllFlags.
-func TestDocumentsNameAllFlags(t *testing.T) {
-	t.Parallel()
-	var all strings.Builder
-	for _, d := range documents.Documents(t) {
-		all.WriteString(d.Text)
-	}
-	flags := 0
-	for _, c := range newRoot().Commands() {
-		c.Flags().VisitAll(func(f *pflag.Flag) {
-			flags++
-			assert.True(t, f.Hidden || f.Name == "help" || regexp.MustCompile(`--`+f.Name+`\b[^-]`).MatchString(all.String()), "%s --%s", c.Name(), f.Name)
-		})
-	}
-	assert.Greater(t, flags, 100)
-}
-
-// TestThePageSaysWhichFlagsExcludeEachOther, and no others of redlock run do.
-func TestThePageSaysWhichFlagsExcludeEachOther(t *testing.T) {
+// TestSomeFlagsExcludeEachOther: redlock run refuses exactly these pairs of flags.
+func TestSomeFlagsExcludeEachOther(t *testing.T) {
 	samples := map[string][]string{
 		"--wait": {"--wait=1s"}, "--no-wait": {"--no-wait"}, "--shared": {"--shared"}, "--permits": {"--permits=3"}, "--weight": {"--permits=3", "--weight=2"},
 		"--and": {"--and=b"}, "--fair": {"--fair"}, "--fenced": {"--fenced"}, "--once-per": {"--once-per=1h"}, "--at-least-apart": {"--at-least-apart=1h"},
@@ -88,23 +69,27 @@ func TestThePageSaysWhichFlagsExcludeEachOther(t *testing.T) {
 	}
 	t.Setenv("REDLOCK_NODES", "rediss://127.0.0.1:1")
 	excluded := map[[2]string]bool{}
-	for _, row := range documents.Table(t, "docs/COMMAND.md", "\nFlags that exclude each other:\n") {
-		for first := range strings.SplitSeq(strings.ReplaceAll(row[0], "`", ""), ", ") {
-			for second := range strings.SplitSeq(strings.ReplaceAll(row[1], "`", ""), ", ") {
-				if second == "each other" {
-					second, _, _ = strings.Cut(row[0][1:], "`")
-				}
-				if first != second && first != "--token-file" { // which is of serve
-					excluded[[2]string{first, second}], excluded[[2]string{second, first}] = true, true
-				}
-			}
+	for flag, others := range map[string]string{
+		"--wait":           "--no-wait",
+		"--shared":         "--fenced --permits --weight --and",
+		"--permits":        "--and --fair",
+		"--weight":         "--and --fair --fenced",
+		"--fenced":         "--and",
+		"--once-per":       "--at-least-apart --shared --permits --weight --and",
+		"--at-least-apart": "--shared --permits --weight --and",
+		"--quiet":          "--verbose",
+		"--node":           "--group --embedded",
+		"--group":          "--embedded",
+	} {
+		for other := range strings.FieldsSeq(others) {
+			excluded[[2]string{flag, other}], excluded[[2]string{other, flag}] = true, true
 		}
 	}
 	for a, first := range samples {
 		for b, second := range samples {
 			isOne := a == b || slices.Contains(first, second[0]) || slices.Contains(second, first[0])
 			if !isOne {
-				// The file is missing, and is read when the flags have been checked.
+				// The flags are checked before the file is read, so the file may be missing.
 				_, _, said := redlockCommand(t, slices.Concat([]string{"run", "--tls-ca=/none"}, first, second, []string{"a", "--", "true"})...)
 				assert.Equal(t, excluded[[2]string{a, b}], !strings.Contains(said, "--tls-ca"), "%s %s: %s", a, b, said)
 			}
@@ -116,34 +101,19 @@ func TestThePageSaysWhichFlagsExcludeEachOther(t *testing.T) {
 	assert.Equal(t, exitUsage, code, said)
 }
 
-// TestThePageListsTheVariablesOfACommand, as the help of redlock run does.
-func TestThePageListsTheVariablesOfACommand(t *testing.T) {
-	t.Parallel()
-	var listed []string
-	for _, row := range documents.Table(t, "docs/COMMAND.md", "\n| Variable |") {
-		listed = append(listed, strings.Trim(row[0], "`"))
-	}
-	var helped []string
-	for _, name := range regexp.MustCompile(`(?m)^  (REDLOCK_[A-Z]+)  `).FindAllStringSubmatch(newRun().Long, -1) {
-		helped = append(helped, name[1])
-	}
-	assert.Len(t, helped, 4)
-	assert.Equal(t, helped, listed)
-}
-
-// otherwise has the command lines that TestCommandsOfDocumentsRun does not run, and where they are.
+// otherwise has the command lines that TestCommandsInDocumentsRun does not run, and the reason for
+// each.
 var otherwise = map[string]string{
 	"redlock nodes &":                              "takes ports that this machine may need; TestSignalsEndTheTools runs it on others",
-	"redlock serve &":                              "does not end; TestServeAtASocket runs it, and TestCurlOfDocumentsAsksAServer what asks it",
+	"redlock serve &":                              "does not end; TestServeListensAtASocket runs it, and TestCurlInDocumentsGetsAnAnswer what asks it",
 	"redlock status nightly --watch":               "does not end; TestSignalsEndTheTools interrupts it",
 	"redlock reset":                                "asks at a terminal; reset_test.go answers",
 	"redlock doctor":                               "finds fault with the servers of this test, which are no Redis; doctor_test.go runs it",
 	"redlock release nightly --value 4be2f09a1c77": "needs a dead holder with that value; release_test.go has one",
 	"go run ./cmd/redlock demo":                    "takes ten seconds; .ci/run has it",
-	"go run ./cmd/redlock demo --node redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003,redis://127.0.0.1:7004,redis://127.0.0.1:7005": "needs servers in containers; .ci/run has it",
 }
 
-// TestDocumentsNameTheServersOfNodes: what readers export is what redlock nodes prints.
+// TestDocumentsNameTheServersOfNodes: readers export the output of redlock nodes.
 func TestDocumentsNameTheServersOfNodes(t *testing.T) {
 	ports, err := choosePorts(5, 7001)
 	tr.NoError(t, err)
@@ -155,7 +125,7 @@ func TestDocumentsNameTheServersOfNodes(t *testing.T) {
 	for _, c := range documents.Commands(t) {
 		if strings.HasPrefix(c.Text, "export REDLOCK_NODES=") && documents.RunElsewhere[c.Document] == "" {
 			exported++
-			assert.Contains(t, invitation(fleet.Embedded, urls), "  "+c.Text+"\n", c.Place())
+			assert.Contains(t, invitation(fleet.Embedded, urls, nil), "  "+c.Text+"\n", c.Place())
 		}
 	}
 	assert.Positive(t, exported)
@@ -163,16 +133,16 @@ func TestDocumentsNameTheServersOfNodes(t *testing.T) {
 	assert.Equal(t, "5", newNodes().Flags().Lookup("number").DefValue)
 }
 
-// tools are the programs that documents run under a lock. The test has others in their place, which
-// say under which lock they are.
+// tools are the programs that documents run under a lock. The test replaces them with programs that
+// print their lock.
 var tools = []string{
 	"terraform", "tofu", "flyway", "ssh", "manage.py", "deploy.sh", "convert", "train", "report", "billing", "cleanup",
 }
 
-// TestCommandsOfDocumentsRun: each whole command line of ours, in a shell's block, a crontab, a
-// systemd unit or a container's command, runs and ends with 0, or with the code that its comment
-// says. What it runs under the lock is run.
-func TestCommandsOfDocumentsRun(t *testing.T) {
+// TestCommandsInDocumentsRun: each whole redlock command line, in a shell's block, a crontab, a
+// systemd unit or a container's command, runs and ends with 0, or with the code in its comment. The
+// command under its lock runs, too.
+func TestCommandsInDocumentsRun(t *testing.T) {
 	t.Parallel()
 	left := map[string]bool{}
 	for text := range otherwise {
@@ -201,9 +171,9 @@ func TestCommandsOfDocumentsRun(t *testing.T) {
 	assert.Empty(t, left, "no document has these any more")
 }
 
-// TestLateStartsOfDocumentsNameTheirTick: each start that a shell gives the scheduled time runs in its slot, and
-// leaves the next one alone, whatever date(1) says.
-func TestLateStartsOfDocumentsNameTheirTick(t *testing.T) {
+// TestLateStartsInDocumentsNameTheirTick: a late start that a shell passes its scheduled time runs
+// in the slot of that time, and leaves the next slot alone, whatever date(1) says.
+func TestLateStartsInDocumentsNameTheirTick(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleet.Embedded, 3)
 	dir := toolbox(t)
@@ -244,12 +214,12 @@ func TestLateStartsOfDocumentsNameTheirTick(t *testing.T) {
 	assert.Empty(t, starts)
 }
 
-// TestCurlOfDocumentsAsksAServer: each curl of a document gets, in the order of the document, an answer
-// that is no problem, from a "redlock serve" of its own. $SESSION and $LEASE are those of the last
-// session that was made and of the last lock.
-func TestCurlOfDocumentsAsksAServer(t *testing.T) {
+// TestCurlInDocumentsGetsAnAnswer: each curl of a document gets, in the order of the document, an
+// answer without a problem, from its own "redlock serve". $SESSION and $LEASE come from the last
+// new session and the last lock.
+func TestCurlInDocumentsGetsAnAnswer(t *testing.T) {
 	t.Parallel()
-	need.Program(t, "curl")
+	testenv.NeedProgram(t, "curl")
 	f := startFleet(t, fleet.Embedded, 3)
 	socket := filepath.Join(t.TempDir(), "s")
 	startServe(t, f, "--listen", "unix:"+socket)
@@ -262,7 +232,7 @@ func TestCurlOfDocumentsAsksAServer(t *testing.T) {
 		asked++
 		line, exit := strings.ReplaceAll(c.Text, "/run/redlock.sock", socket), c.Exit
 		isStream := strings.Contains(line, "event-stream")
-		if isStream { // which lasts for minutes
+		if isStream { // the stream lasts for minutes
 			line, exit = line+" --max-time 2", 28
 		}
 		code, said := inShell(t, filepath.Dir(socket), line+" --silent --write-out '\n%{http_code}'", "SESSION="+last.Session, "LEASE="+last.Lease)
@@ -280,7 +250,7 @@ func TestCurlOfDocumentsAsksAServer(t *testing.T) {
 		}
 		now := last
 		json.Unmarshal([]byte(body), &now)
-		last.Lease = now.Lease // which keeps what is not in the answer
+		last.Lease = now.Lease // decoding keeps the fields that the answer lacks
 		if strings.Contains(line, "/v1/sessions ") {
 			last.Session = now.Session
 		}
@@ -288,8 +258,8 @@ func TestCurlOfDocumentsAsksAServer(t *testing.T) {
 	assert.Greater(t, asked, 15)
 }
 
-// toolbox returns a folder with the tools, which also is where they are as ./tool, and with redlock,
-// which is this test's program.
+// toolbox returns a folder with the tools and with redlock, which is this test's program. Commands
+// that call ./tool run there.
 func toolbox(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -303,7 +273,7 @@ func toolbox(t *testing.T) (dir string) {
 	return dir
 }
 
-// inShell runs a command line where the tools are.
+// inShell runs a command line in the folder of the tools.
 func inShell(t *testing.T, dir, line string, env ...string) (code int, said string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), endless)
@@ -312,7 +282,7 @@ func inShell(t *testing.T, dir, line string, env ...string) (code int, said stri
 	c := exec.CommandContext(ctx, "sh", "-euc", line)
 	c.Dir = dir
 	c.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "CI_JOB_URL=https://ci.example/7",
-		"REDLOCK_MEMORY_GUARD=false", "REDLOCK_NODE_TIMEOUT=4s", "REDLOCK_CONFIG=/dev/null")
+		"REDLOCK_MEMORY_GUARD=false", "REDLOCK_NODE_TIMEOUT=4s", "REDLOCK_DIAL_TIMEOUT="+longEnough.String(), "REDLOCK_CONFIG=/dev/null")
 	c.Env = append(c.Env, env...)
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, &out

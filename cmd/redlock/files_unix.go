@@ -6,12 +6,13 @@ import (
 	"errors"
 	"math"
 	"os"
+	"os/signal"
 	"runtime"
 
 	"golang.org/x/sys/unix"
 )
 
-// descriptors returns how many files this process may have open, or 0 if that is not known.
+// descriptors returns the limit of open files of this process, or 0 if it is unknown.
 func descriptors() int {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
@@ -20,9 +21,9 @@ func descriptors() int {
 	return int(min(uint64(limit.Cur), math.MaxInt32))
 }
 
-// openFiles returns how many files this process has open, or 0 if that is not known.
+// openFiles returns the number of open files of this process, or 0 if it is unknown.
 func openFiles() int {
-	paths := map[string]string{"linux": "/proc/self/fd", "darwin": "/dev/fd"} // elsewhere /dev/fd can have the first three only
+	paths := map[string]string{"linux": "/proc/self/fd", "darwin": "/dev/fd"} // on other systems /dev/fd may list only the first three
 	dir, err := os.Open(paths[runtime.GOOS])
 	if err != nil {
 		return 0
@@ -32,7 +33,7 @@ func openFiles() int {
 	if err != nil {
 		return 0
 	}
-	return len(names) - 1 // dir is one of them
+	return len(names) - 1 // without dir itself
 }
 
 // tryLock locks a file until it is closed, and reports whether no other process has it.
@@ -43,3 +44,7 @@ func tryLock(f *os.File) (isFree bool, err error) {
 	}
 	return err == nil, err
 }
+
+// ignoreTerminal makes a read from the terminal fail in the background. Otherwise such a read would
+// stop the process.
+func ignoreTerminal() { signal.Ignore(unix.SIGTTIN) }

@@ -2,11 +2,14 @@ package main
 
 import "os"
 
-// descriptors returns how many files this process may have open, or 0 if that is not known.
+// descriptors returns the limit of open files of this process, or 0 if it is unknown.
 func descriptors() int { return 0 }
 
-// openFiles returns how many files this process has open, or 0 if that is not known.
+// openFiles returns the number of open files of this process, or 0 if it is unknown.
 func openFiles() int { return 0 }
 
-// tryLock locks a file until it is closed, which it does on Unix only.
+// tryLock does nothing. Only the version for Unix locks the file.
 func tryLock(*os.File) (isFree bool, err error) { return true, nil }
+
+// ignoreTerminal does nothing, because on Windows a read from a terminal stops no process.
+func ignoreTerminal() {}

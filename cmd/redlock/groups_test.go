@@ -11,6 +11,7 @@ import (
 	tr "github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -25,14 +26,14 @@ func TestGroupsAreNamedInAllWays(t *testing.T) {
 	} {
 		s, err := settled(t, "", nil, args...)
 		tr.NoError(t, err, args)
-		assert.Equal(t, want, s.sets, args)
+		assert.Equal(t, want, s.targets.sets, args)
 	}
 	s, err := settled(t, "groups:\n  - a=redis://1,redis://:x,b=y@2\n  - b=unix:///3\n", nil)
 	tr.NoError(t, err)
-	assert.Equal(t, want, s.sets)
+	assert.Equal(t, want, s.targets.sets)
 	s, err = settled(t, "", map[string]string{"REDLOCK_GROUPS": "a=redis://1 redis://:x,b=y@2\nb=unix:///3"})
 	tr.NoError(t, err)
-	assert.Equal(t, want, s.sets)
+	assert.Equal(t, want, s.targets.sets)
 }
 
 func TestNodesOrGroupsComeFromTheBetterSource(t *testing.T) {
@@ -56,10 +57,10 @@ func TestNodesOrGroupsComeFromTheBetterSource(t *testing.T) {
 		s, err := settled(t, test.file, test.env, test.args...)
 		tr.NoError(t, err)
 		var sets []string
-		for _, set := range s.sets {
+		for _, set := range s.targets.sets {
 			sets = append(sets, fmt.Sprintf("{%s %v}", set.group, set.urls))
 		}
-		assert.Equal(t, test.want, fmt.Sprintf("%v %v", s.nodes, sets), test)
+		assert.Equal(t, test.want, fmt.Sprintf("%v %v", s.targets.nodes, sets), test)
 	}
 }
 
@@ -80,7 +81,7 @@ func (gs groupFleet) on(line string, names ...string) []string {
 	return slices.Insert(gs.guarded(line, names...), 1, "--memory-guard=false")
 }
 
-// guarded is on, with the memory guard.
+// guarded is like on, with the memory guard.
 func (gs groupFleet) guarded(line string, names ...string) []string {
 	args := []string{strings.Fields(line)[0], "--dial-timeout", longEnough.String(), "--node-timeout", "4s"}
 	for _, name := range names {
@@ -104,10 +105,11 @@ func (gs groupFleet) locker(t *testing.T, names ...string) *redlock.Locker {
 	return l
 }
 
-// nameIn returns a name that l has in the group.
-func nameIn(l *redlock.Locker, group string) string {
+// nameIn returns a name that is in the group a or b.
+func nameIn(group string) string {
+	groups := []string{"a", "b"}
 	for i := 0; ; i++ {
-		if name := fmt.Sprint("job-", i); l.GroupOf(name) == group {
+		if name := fmt.Sprint("job-", i); groups[keys.GroupOf(groups, name)] == group {
 			return name
 		}
 	}
@@ -123,10 +125,10 @@ func (gs groupFleet) holders(t *testing.T, group, key string) (n int) {
 	return n
 }
 
-func TestStatusTellsTheGroup(t *testing.T) {
+func TestStatusNamesTheGroup(t *testing.T) {
 	gs := startGroups(t, fleet.Embedded, "a", "b")
 	l := gs.locker(t, "a", "b")
-	inA, inB := nameIn(l, "a"), nameIn(l, "b")
+	inA, inB := nameIn("a"), nameIn("b")
 	for _, name := range []string{inA, inB} {
 		_, err := l.TryAcquire(t.Context(), name)
 		tr.NoError(t, err)
@@ -154,7 +156,7 @@ func TestStatusTellsTheGroup(t *testing.T) {
 	for i := range 2 {
 		tr.NoError(t, gs["a"].Kill(t.Context(), i))
 	}
-	succeeds(t, gs.on("status -q "+inB, "a", "b")...) // which does not ask the other group
+	succeeds(t, gs.on("status -q "+inB, "a", "b")...) // does not ask the other group
 	code, out, errs := redlockCommand(t, gs.on("status "+inA+" "+inB, "a", "b")...)
 	assert.Equal(t, exitNoQuorum, code)
 	assert.Equal(t, "redlock: no quorum in group a: 1 of 3 servers answered, and 2 are needed\n", errs)
@@ -163,8 +165,7 @@ func TestStatusTellsTheGroup(t *testing.T) {
 
 func TestReleaseFindsTheGroup(t *testing.T) {
 	gs := startGroups(t, fleet.Embedded, "a", "b")
-	l := gs.locker(t, "a", "b")
-	inA, inB := nameIn(l, "a"), nameIn(l, "b")
+	inA, inB := nameIn("a"), nameIn("b")
 	release := func(line string) (code int, out, errs string) {
 		return redlockCommand(t, gs.on("release "+line, "a", "b")...)
 	}
@@ -207,7 +208,7 @@ func (gs groupFleet) diagnose(t *testing.T, args []string) (code int, e examinat
 func TestDoctorExaminesGroups(t *testing.T) {
 	gs := startGroups(t, fleet.Process, "a", "b")
 	for _, f := range gs {
-		for _, u := range f.URLs() { // as locks without the memory guard need it
+		for _, u := range f.URLs() { // locks without the memory guard need this setting
 			ask(t, u, "CONFIG", "SET", "appendonly", "yes")
 			ask(t, u, "CONFIG", "SET", "appendfsync", "always")
 		}
@@ -226,12 +227,11 @@ func TestDoctorExaminesGroups(t *testing.T) {
 	assert.Contains(t, text, "1 of 3 servers answered, 2 are needed: not fit")
 }
 
-// TestGroupsChangeByAReset: clients and doctor refuse servers that others use with other groups, and a reset gives the
-// servers of all groups to the new ones.
-func TestGroupsChangeByAReset(t *testing.T) {
+// TestResetChangesTheGroups: clients and doctor refuse servers that other clients use with other
+// groups. After a reset the servers of all groups belong to the new groups.
+func TestResetChangesTheGroups(t *testing.T) {
 	gs := startGroups(t, fleet.Embedded, "a", "b")
-	l := gs.locker(t, "a", "b")
-	inA := nameIn(l, "a")
+	inA := nameIn("a")
 	run := func(want int, names ...string) (errs string) {
 		t.Helper()
 		code, _, errs := redlockCommand(t, gs.guarded("run --no-wait "+inA+" -- true", names...)...)
@@ -248,7 +248,7 @@ func TestGroupsChangeByAReset(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(errs, "\n"))
 	code, _, text := gs.diagnose(t, gs.guarded("doctor", "a", "b"))
 	assert.Equal(t, exitDoctorFatal, code)
-	assert.Contains(t, text, "its clients name other groups or servers")
+	assert.Contains(t, text, "its clients use other groups or servers")
 	code, _, errs = redlockCommand(t, append([]string{"run", "--node", strings.Join(gs["a"].URLs(), ",")}, strings.Fields("--no-wait x -- true")...)...)
 	assert.Equal(t, exitConfig, code, errs)
 
@@ -258,7 +258,7 @@ func TestGroupsChangeByAReset(t *testing.T) {
 	run(0, "b", "a")
 	run(exitConfig, "a")
 	out = succeeds(t, gs.guarded("reset --yes --json", "a", "b")...)
-	var all struct{ Groups []resetReport }
+	var all struct{ Groups []setReset }
 	tr.NoError(t, json.Unmarshal([]byte(out), &all))
 	tr.Len(t, all.Groups, 2)
 	assert.Equal(t, "b", all.Groups[1].Group)

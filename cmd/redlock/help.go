@@ -19,8 +19,8 @@ import (
 	"github.com/redquorum/redquorum/internal/fleet"
 )
 
-// usageTemplate is cobra's, with flags that fit a window of 100 columns. It leaves out the usage
-// of "redlock" alone, which does nothing, and of "redlock config", which is no command.
+// usageTemplate is cobra's, with flags that fit a window of 100 columns. It omits the usage
+// of "redlock" alone, which does nothing, and of "redlock config", which is a topic.
 const usageTemplate = `Usage:
   {{if .HasAvailableSubCommands}}{{.CommandPath}} COMMAND{{else}}{{.UseLine}}{{end}}{{if .HasExample}}
 
@@ -39,18 +39,54 @@ Flags:
 See "{{.Root.Name}} help{{if .HasParent}} {{.Name}}{{end}} COMMAND{{if .HasHelpSubCommands}}" or "{{.Root.Name}} help TOPIC{{end}}" for more.{{end}}
 `
 
-// It is cobra's, for all commands of the process.
+// It is a setting of cobra for all commands of the process.
 func init() { cobra.AddTemplateFunc("flagsOf", flagsOf) }
 
-// flagsOf describes the flags of a command.
+// flagsOf describes the flags of a command, and names the flags for servers.
 func flagsOf(c *cobra.Command) string {
-	return strings.TrimRight(c.LocalFlags().FlagUsagesWrapped(100), "\n")
+	own, servers := pflag.NewFlagSet("", pflag.ContinueOnError), ""
+	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		switch _, shared := f.Annotations[ofServers]; {
+		case f.Hidden:
+		case shared:
+			servers += " --" + f.Name
+		default:
+			own.AddFlag(f)
+		}
+	})
+	text := describe(own)
+	if servers != "" {
+		text += "\n\nFlags of the servers (\"redlock help config\" describes them):\n" + filled(servers, "  ")
+	}
+	return text
+}
+
+// describe lists flags with their values and defaults. It omits the value of a boolean.
+func describe(flags *pflag.FlagSet) string {
+	const value = "[=true|false]"
+	return strings.TrimRight(strings.ReplaceAll(flags.FlagUsagesWrapped(100), value, strings.Repeat(" ", len(value))), "\n")
+}
+
+// filled wraps words into indented lines of at most 100 columns.
+func filled(words, indentation string) string {
+	line, lines := "", []string(nil)
+	for _, word := range strings.Fields(words) {
+		if len(line)+1+len(word) > 98 {
+			lines, line = append(lines, line), ""
+		}
+		line = strings.TrimLeft(line+" "+word, " ")
+	}
+	return indentation + strings.Join(append(lines, line), "\n"+indentation)
 }
 
 const configHelp = `A flag goes before the environment, and that before the configuration file:
 
   flag                environment                file
 %s
+The flags of servers, which all commands that need servers have:
+
+%s
+
 In the environment the servers are one line of URLs, with commas or spaces between them. A command
 ignores settings that it has no flag for.
 
@@ -97,7 +133,7 @@ All clients must name the same groups, with the same addresses. A client that na
 lock, and exits with 78. To change the groups, stop all clients for the longest TTL, and run
 "redlock reset" with the new groups.`
 
-// newConfigHelp returns the help topic "config", which is no command.
+// newConfigHelp returns the help topic "config".
 func newConfigHelp() *cobra.Command {
 	var table strings.Builder
 	for _, s := range settings {
@@ -109,13 +145,60 @@ func newConfigHelp() *cobra.Command {
 			fmt.Fprintf(&table, "  %-18s  $%-25s  %s\n", flag, variable(s.key), s.key)
 		}
 	}
-	c := &cobra.Command{Use: "config", Short: "Sources of servers and settings", Long: fmt.Sprintf(configHelp, table.String())}
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	newHold().Flags().VisitAll(func(f *pflag.Flag) {
+		if _, shared := f.Annotations[ofServers]; shared {
+			flags.AddFlag(f)
+		}
+	})
+	c := &cobra.Command{Use: "config", Short: "Sources of servers and settings", Long: fmt.Sprintf(configHelp, table.String(), describe(flags))}
 	c.SetHelpTemplate("{{.Long}}\n")
 	return c
 }
 
-// knownTopic refuses to help about what is not there. cobra prints the help of "redlock" then, and
-// exits with 0.
+// newCronHelp returns the help topic "cron", which is not a command.
+func newCronHelp() *cobra.Command {
+	c := &cobra.Command{Use: "cron", Short: "Jobs that run once on all machines", Long: cronHelp}
+	c.SetHelpTemplate("{{.Long}}\n")
+	return c
+}
+
+const cronHelp = `--once-per 5m runs the command once in each slot of 5m by the clock, on all machines together. The
+slots are the multiples of 5m since midnight in UTC, and a start belongs to the nearest: 12:02:31
+and 12:07:29 to 12:05. So machines agree if their clocks differ by less than half a slot. A second
+redlock in a slot exits as if another client held the lock. The start of redlock counts. If it
+then waits for more than two slots (at least half a minute), it cannot know whether the command
+was run: it does not run it, and exits with 1.
+
+For a daily job, write --once-per day and the time zone of the crontab, such as --time-zone
+Europe/Berlin, the same on all machines: 24h could leave a day out when summer time begins. A day
+begins half a minute before midnight, for machines that are a little early. For every few hours,
+write --once-per 1h, or 30m if the job starts at half past an hour of UTC.
+
+If starts may be late, because of a random delay or because the machine was off, name the time of
+the schedule: --tick 2030-01-07T02:30:00+01:00, or --tick @1893979800 (seconds since 1970). Its
+slot counts then, in place of the slot of the start.
+
+For a job without a schedule, such as one that a program runs when it starts, --at-least-apart 1h
+runs the command unless its last start, on any machine, was less than an hour ago. For a schedule
+use --once-per: of two starts that are a moment closer than 1h the second is refused.`
+
+// checkHelp returns a pointer to the error of writing help, because cobra drops that error.
+func checkHelp(root *cobra.Command) (unwritten *error) {
+	help, unwritten := root.HelpFunc(), new(error)
+	root.SetHelpFunc(func(c *cobra.Command, args []string) {
+		var text strings.Builder
+		out := c.OutOrStdout()
+		c.SetOut(&text)
+		help(c, args)
+		c.SetOut(out)
+		*unwritten = plain.Output(out, text.String())
+	})
+	return unwritten
+}
+
+// knownTopic returns an error for an unknown topic. Without it cobra would print the help of
+// "redlock" and exit with 0.
 func knownTopic(help *cobra.Command, args []string) error {
 	about, rest, err := help.Root().Find(args)
 	return cmp.Or(err, noCommand(about, rest))
@@ -140,13 +223,13 @@ func newMan() *cobra.Command {
 	}
 }
 
-// forMan turns the texts of all commands into Markdown, because that is what the generator of
-// the pages reads. They cannot be printed as help afterwards.
+// forMan turns the texts of all commands into Markdown, because the generator of the pages reads
+// Markdown. The texts cannot be printed as help afterwards.
 func forMan(root *cobra.Command) {
 	root.Use, root.DisableFlagsInUseLine = "redlock COMMAND", true
 	root.Long += "\n\n# CONFIGURATION\n\n**redlock-config(1)** has the configuration file, the variables, and which of them counts."
 	for _, c := range append(root.Commands(), root) {
-		if c.IsAdditionalHelpTopicCommand() { // which has a page only if it can be run
+		if c.IsAdditionalHelpTopicCommand() { // a topic has a page only if it can be run
 			c.Run, c.DisableFlagsInUseLine = func(*cobra.Command, []string) {}, true
 		}
 		c.Long = keepColumns(c.Long)
@@ -154,18 +237,18 @@ func forMan(root *cobra.Command) {
 	}
 }
 
-// indented is a block of lines that are not to be filled.
+// indented matches a block of lines that must not be wrapped.
 var indented = regexp.MustCompile(`(?m)(^  .*\n(\n?  .*(\n|\z))*)`)
 
-// keepColumns fences the tables and files in a text off.
+// keepColumns puts fences around the tables and files in a text.
 func keepColumns(text string) string {
 	return indented.ReplaceAllStringFunc(text, func(block string) string {
 		return "\n```\n" + strings.TrimRight(block, "\n") + "\n```\n"
 	})
 }
 
-// nameValue writes --wait=DURATION in the place of --wait=0s where the zero stands for another
-// default, or for none.
+// nameValue replaces --wait=0s with --wait=DURATION if the zero stands for another default, or for
+// none.
 func nameValue(f *pflag.Flag) {
 	name, usage := pflag.UnquoteUsage(f)
 	switch f.DefValue {
@@ -175,7 +258,7 @@ func nameValue(f *pflag.Flag) {
 	f.Usage = usage
 }
 
-// offer has shells offer what can stand in each place. By themselves they offer files.
+// offer sets the completions that shells offer for each argument. By default shells offer files.
 func offer(root *cobra.Command) {
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	for _, c := range root.Commands() {
@@ -187,7 +270,7 @@ func offer(root *cobra.Command) {
 	}
 }
 
-// commandOf offers files and programs behind a NAME.
+// commandOf offers files and programs after a NAME.
 func commandOf(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) == 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -201,10 +284,10 @@ var (
 	kindsToStart = cobra.FixedCompletions([]string{string(fleet.Embedded), string(fleet.Process)}, cobra.ShellCompDirectiveNoFileComp)
 )
 
-// shellPatience is for how long a shell waits for the names of locks.
+// shellPatience bounds the time that a shell waits for the names of locks.
 const shellPatience = 2 * time.Second
 
-// lockNames offers the names of the locks that there are, so many of them at most.
+// lockNames offers the names of locks for the first arguments.
 func (s *servers) lockNames(most int) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		if len(args) >= most || s.settle() != nil {
@@ -213,7 +296,7 @@ func (s *servers) lockNames(most int) cobra.CompletionFunc {
 		ctx, cancel := context.WithTimeout(c.Context(), shellPatience)
 		defer cancel()
 		var names []string
-		for _, set := range s.all() {
+		for _, set := range s.targets.all() {
 			if h, err := s.read(ctx, set, inspect.Question{Limit: 1000, Members: 1}); err == nil {
 				for _, l := range h.Locks {
 					names = append(names, l.Name)
@@ -227,8 +310,8 @@ func (s *servers) lockNames(most int) cobra.CompletionFunc {
 	}
 }
 
-// forCompletion removes the backticks from the flags' descriptions, which name the flags' values
-// for help and are not for a shell.
+// forCompletion removes the backticks from the flags' descriptions. They mark the names of values
+// for the help, and have no meaning for a shell.
 func forCompletion(root *cobra.Command) {
 	for _, c := range append(root.Commands(), root) {
 		c.Flags().VisitAll(func(f *pflag.Flag) { _, f.Usage = pflag.UnquoteUsage(f) })

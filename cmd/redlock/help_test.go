@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,14 +28,15 @@ func TestHelpFitsAWindow(t *testing.T) {
 	}
 }
 
-// TestEverySettingHasItsFlag in some command: one that has none would be accepted, and mean nothing.
+// TestEverySettingHasItsFlag: at least one command has the flag. A setting without a flag would be
+// accepted without effect.
 func TestEverySettingHasItsFlag(t *testing.T) {
 	for _, s := range settings {
 		assert.True(t, s.flag == "" || slices.ContainsFunc(ours(), func(c *cobra.Command) bool { return c.Flags().Lookup(s.flag) != nil }), s.flag)
 	}
 }
 
-func TestHelpKnowsWhatThereIs(t *testing.T) {
+func TestHelpCoversEachCommandAndTopic(t *testing.T) {
 	for _, test := range []struct {
 		args []string
 		code int
@@ -55,7 +57,21 @@ func TestHelpKnowsWhatThereIs(t *testing.T) {
 	}
 }
 
-func TestCompletionsAreWithoutMarks(t *testing.T) {
+// TestFailedOutputIsReported: even commands that only print a text report it.
+func TestFailedOutputIsReported(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip("no /dev/full here")
+	}
+	defer full.Close()
+	for _, line := range []string{"help run", "run --help", "help config", "help", "completion", "completion bash", "version", "--version"} {
+		var errs bytes.Buffer
+		assert.Equal(t, exitFailed, run(t.Context(), strings.Fields(line), full, &errs), line)
+		assert.Contains(t, errs.String(), "no space left", line)
+	}
+}
+
+func TestCompletionsContainNoBackquotes(t *testing.T) {
 	for _, c := range ours() {
 		words := append([]string{"__complete"}, strings.Fields(c.CommandPath())[1:]...)
 		code, out, _ := redlockCommand(t, append(words, "--")...)
@@ -67,8 +83,8 @@ func TestCompletionsAreWithoutMarks(t *testing.T) {
 	}
 }
 
-// TestShellsOfferWhatCanStandThere, and files only where files can.
-func TestShellsOfferWhatCanStandThere(t *testing.T) {
+// TestShellsOfferValidCompletions: shells offer files only where a file is valid.
+func TestShellsOfferValidCompletions(t *testing.T) {
 	f := startFleet(t, fleet.Embedded, 3)
 	put(t, f.URLs()[:1], "nightly", "v")
 	put(t, f.URLs()[1:], "hourly", "v")
@@ -93,6 +109,7 @@ func TestShellsOfferWhatCanStandThere(t *testing.T) {
 		{"hold", nothing},
 		{"status --config", files},
 		{"run --tls-ca", files},
+		{"status --tls-ca /no/file", "hourly\nnightly\n" + nothing},
 		{"man", directories},
 	} {
 		code, out, _ := redlockCommand(t, append(append([]string{"__complete"}, strings.Fields(test.line)...), "")...)
@@ -103,8 +120,8 @@ func TestShellsOfferWhatCanStandThere(t *testing.T) {
 	assert.Equal(t, "nightly\n"+nothing, out)
 }
 
-// TestManualPagesKeepTables, have the topic, and name values instead of defaults
-// that are none.
+// TestManualPagesKeepTables: the pages also have the topic, and the name of a value if its flag has
+// no real default.
 func TestManualPagesKeepTables(t *testing.T) {
 	dir := t.TempDir()
 	succeeds(t, "man", dir)

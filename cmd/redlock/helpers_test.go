@@ -25,8 +25,8 @@ import (
 	"github.com/redquorum/redquorum/cmd/redlock/internal/plain"
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/keys"
-	"github.com/redquorum/redquorum/internal/need"
 	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/internal/testenv"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -35,30 +35,30 @@ import (
 // a terminal must be a process.
 const commandEnv = "REDLOCK_TEST_COMMAND"
 
-// roleEnv makes it be what the command runs under a lock.
+// roleEnv makes the test binary be the program that the command runs under a lock.
 const roleEnv = "REDLOCK_TEST_ROLE"
 
-var roles map[string]func() int // by what roleEnv says
+var roles map[string]func() int // keys are values of roleEnv
 
 func TestMain(m *testing.M) {
 	if os.Getenv(commandEnv) != "" {
-		os.Unsetenv(commandEnv) // which is not for what it runs
+		os.Unsetenv(commandEnv) // child processes must not inherit it
 		main()
 	}
 	if role := os.Getenv(roleEnv); role != "" {
 		os.Exit(roles[role]())
 	}
 	catchIgnoredSignals()
-	// Most tests wait for processes most of the time, so more run at once than there are processors.
+	// Tests mostly wait for processes, so more tests than processors run at once.
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(m)
 }
 
-// catchIgnoredSignals gives what the tests start the default action of SIGHUP and SIGINT, also under
-// nohup or behind a shell's &: a child inherits that a signal is ignored, but not that it is caught.
-// Go catches all others by itself.
+// catchIgnoredSignals gives child processes of the tests the default action of SIGHUP and SIGINT,
+// even under nohup or after a shell's &: a child inherits an ignored signal, but not a caught one.
+// Go catches all other signals on its own.
 func catchIgnoredSignals() {
 	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
 		if signal.Ignored(s) {
@@ -67,15 +67,15 @@ func catchIgnoredSignals() {
 	}
 }
 
-// longEnough is for what must happen soon, on a busy machine too.
+// longEnough limits the wait for an event that must happen soon, even on a busy machine.
 const longEnough = 8 * time.Second
 
-// kinds are those of servers that the tools are tested on.
+// kinds are the kinds of servers on which the tools are tested.
 var kinds = []fleet.Kind{fleet.Embedded, fleet.Process}
 
 func startFleet(t *testing.T, kind fleet.Kind, n int) fleet.Fleet {
 	t.Helper()
-	need.Kind(t, kind)
+	testenv.NeedKind(t, kind)
 	opts := fleet.Options{Nodes: n}
 	if kind == fleet.Process { // a disk that is slow to sync would stop all servers at once, for seconds
 		opts.Persistence = slices.Repeat([]fleet.Persistence{fleet.Unsynced}, n)
@@ -101,7 +101,8 @@ func succeeds(t *testing.T, args ...string) (stdout string) {
 	return out
 }
 
-// refuses runs the command in this process, which must exit with a code, and say why.
+// refuses runs the command in this process. The command must exit with the given code and print the
+// reason.
 func refuses(t *testing.T, code int, why string, args ...string) (stderr string) {
 	t.Helper()
 	got, _, errs := redlockCommand(t, args...)
@@ -110,8 +111,8 @@ func refuses(t *testing.T, code int, why string, args ...string) (stderr string)
 	return errs
 }
 
-// on adds the flags that name the servers, and leaves out what this machine's
-// configuration says. A server that a busy machine makes slow is not down.
+// on adds the flags that name the servers, and ignores this machine's configuration. Its timeouts
+// are long, because a server on a busy machine is slow but not down.
 func on(f fleet.Fleet, args ...string) []string {
 	args = slices.Concat(args[:1], []string{"--dial-timeout", longEnough.String()}, args[1:])
 	for _, u := range f.URLs() {
@@ -151,7 +152,7 @@ func put(t *testing.T, urls []string, key, value string) {
 	}
 }
 
-// hold takes a lock as a client does that waits for a busy machine.
+// hold takes a lock as a client with the options patient.
 func hold(t *testing.T, f fleet.Fleet, name string, opts ...redlock.Option) *redlock.Lock {
 	t.Helper()
 	lock := holdQuorum(t, f, name, opts...)
@@ -159,7 +160,7 @@ func hold(t *testing.T, f fleet.Fleet, name string, opts ...redlock.Option) *red
 	return lock
 }
 
-// holdReader takes a lock as a reader of all servers, beside others.
+// holdReader acquires a lock as a reader on all servers, together with other readers.
 func holdReader(t *testing.T, f fleet.Fleet, name string, opts ...redlock.Option) *redlock.Lock {
 	t.Helper()
 	lock := holdQuorum(t, f, name, append(opts, redlock.Shared())...)
@@ -175,7 +176,8 @@ func isReader(t *testing.T, url, name string, lock *redlock.Lock) bool {
 	return has(t, url, name) == protocol.ReadersValue && ask(t, url, "ZSCORE", keys.Readers.Of(name), lock.Value()) != nil
 }
 
-// patient are options with which a busy machine does not look like a broken server.
+// patient are options with long timeouts, so that a busy machine does not look like a broken
+// server.
 var patient = []pool.Option{pool.DialTimeout(time.Minute), pool.StallTimeout(time.Minute)}
 
 func patientNodes(t *testing.T, f fleet.Fleet) []protocol.Node {
@@ -195,7 +197,7 @@ func holdQuorum(t *testing.T, f fleet.Fleet, name string, opts ...redlock.Option
 	return lock
 }
 
-// awaitOnAll returns when all servers have the value: a quorum was enough for the lock.
+// awaitOnAll returns when all servers have the value. The lock itself needed only a quorum.
 func awaitOnAll(t *testing.T, f fleet.Fleet, name, value string) {
 	t.Helper()
 	for _, u := range f.URLs() {
@@ -203,8 +205,8 @@ func awaitOnAll(t *testing.T, f fleet.Fleet, name, value string) {
 	}
 }
 
-// lines is an output that tests read while a command writes it. The zero value
-// can be written and read, but not awaited.
+// lines is an output that tests read while a command writes it. The zero value is ready to use,
+// except for await.
 type lines struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -229,7 +231,7 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// await waits until the output is as wanted.
+// await waits until the output satisfies the condition.
 func (l *lines) await(ctx context.Context, t *testing.T, enough func(text string) bool) {
 	t.Helper()
 	for !enough(l.String()) {
@@ -248,10 +250,10 @@ func redlockCommand(t *testing.T, args ...string) (code int, stdout, stderr stri
 	return code, out.String(), errs.String()
 }
 
-// endless is how long a test waits before it gives up.
+// endless is the time after which a waiting test fails.
 const endless = time.Minute
 
-// client is another user of the servers than the command.
+// client returns a second client of the servers, next to the command.
 func client(t *testing.T, f fleet.Fleet, opts ...redlock.LockerOption) *redlock.Locker {
 	t.Helper()
 	l, err := redlock.New(patientNodes(t, f), append([]redlock.LockerOption{redlock.MemoryGuard(false), redlock.NodeTimeout(longEnough)}, opts...)...)
@@ -270,9 +272,9 @@ type process struct {
 	stderr lines
 }
 
-// command makes a run of the command ready. It has the servers in its environment, uses them at once,
-// although they are younger than a TTL, and has the longest timeouts that its TTL allows, because a
-// busy machine is no outage.
+// command prepares a run of the command. Its environment names the servers, and it uses them at
+// once although they are younger than a TTL. Its timeouts are the longest that its TTL allows, so
+// that a busy machine does not look like an outage.
 func command(t *testing.T, urls []string, args ...string) *process {
 	t.Helper()
 	ttl := usualTTL
@@ -285,11 +287,11 @@ func command(t *testing.T, urls []string, args ...string) *process {
 	p.Env = append(os.Environ(), commandEnv+"=1", nodesEnv(urls), "REDLOCK_MEMORY_GUARD=false",
 		"REDLOCK_NODE_TIMEOUT="+(ttl*4/5).String(), "REDLOCK_DIAL_TIMEOUT="+longEnough.String(), "REDLOCK_CONFIG="+os.DevNull, "REDLOCK_GROUPS=")
 	p.Stderr = &p.stderr
-	p.WaitDelay = time.Second // what it leaves behind may have its standard error open
+	p.WaitDelay = time.Second // its remaining child processes may have its standard error open
 	return p
 }
 
-// role lets the command that it runs be a role of this test binary.
+// role makes this test binary, in a role, the command that the process runs.
 func (p *process) role(role, file string) *process {
 	p.Env = append(p.Env, roleEnv+"="+role, "REDLOCK_TEST_FILE="+file)
 	return p
@@ -352,7 +354,7 @@ func (p *process) signal(t *testing.T, s syscall.Signal) {
 	tr.NoError(t, p.Process.Signal(s))
 }
 
-// eventually waits until done.
+// eventually waits until done returns true.
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(endless); !done(); time.Sleep(time.Millisecond) {
@@ -378,8 +380,8 @@ func self(t *testing.T) string {
 	return path
 }
 
-// takeAway gives a lock to another on all servers. A key that is deleted on one server after the other
-// may be repaired on each.
+// takeAway gives a lock to another holder on all servers. Deleting the keys one by one would not be
+// enough, because the holder may repair each.
 func takeAway(t *testing.T, f fleet.Fleet, name string) {
 	t.Helper()
 	put(t, f.URLs(), name, "another's")

@@ -15,13 +15,13 @@ import (
 	tr "github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/testenv"
 )
 
 // five starts five real servers. Their clients use them without the memory guard.
 func five(t *testing.T) fleet.Fleet {
 	t.Helper()
-	need.Redis(t)
+	testenv.NeedRedis(t)
 	f, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Volatile: true})
 	tr.NoError(t, err)
 	t.Cleanup(func() { f.Close() })
@@ -43,8 +43,8 @@ func becomeRoot() int {
 	return 0
 }
 
-// oracle takes a lock of the operating system's. It is held while the process lives and free when it
-// is dead, whatever clocks and the network do.
+// oracle takes a lock of the operating system's. It is held while the process lives, and free when
+// the process is dead, regardless of clocks and the network.
 func oracle(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -53,8 +53,9 @@ func oracle(path string) (*os.File, error) {
 	return f, syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 }
 
-// holdOracle holds the oracle, prints that, and ends only when it is killed; so does a process that
-// it starts, which shares the oracle. It gives signs of life: it writes the time into the file.
+// holdOracle holds the oracle, prints that, and ends only when it is killed. It starts a process
+// that shares the oracle and also ends only when it is killed. As a sign of life it writes the time
+// into the file.
 func holdOracle() int {
 	f, err := oracle(os.Getenv("REDLOCK_TEST_FILE"))
 	if err != nil {
@@ -70,16 +71,17 @@ func holdOracle() int {
 		return 1
 	}
 	signal.Ignore(syscall.SIGTERM)
-	for began := time.Now(); time.Since(began) < 2*endless; time.Sleep(2 * time.Millisecond) { // a test that fails must not leave it for ever
+	for began := time.Now(); time.Since(began) < 2*endless; time.Sleep(2 * time.Millisecond) { // limited, in case the test fails
 		f.WriteAt(time.Now().AppendFormat(nil, signLayout), 0)
 	}
 	return 0
 }
 
-// signLayout is how holdOracle writes the time: each has as many bytes as the one that it replaces.
+// signLayout is how holdOracle writes the time: all times have the same number of bytes, so each
+// replaces the last one.
 const signLayout = "2006-01-02T15:04:05.000000Z07:00"
 
-// lastSign returns when holdOracle last did anything.
+// lastSign returns the time of the last sign of life.
 func lastSign(t *testing.T, path string) time.Time {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -91,25 +93,25 @@ func lastSign(t *testing.T, path string) time.Time {
 
 // spin keeps a processor busy.
 func spin() int {
-	for began := time.Now(); time.Since(began) < 2*endless; { // a test that fails must not leave it for ever
+	for began := time.Now(); time.Since(began) < 2*endless; { // limited, in case the test fails
 	}
 	return 0
 }
 
-// deaf ignores SIGTERM, prints when it does, and lives for longer than any test.
+// deaf ignores SIGTERM, prints a line once it does, and lives longer than any test.
 func deaf() int {
 	signal.Ignore(syscall.SIGTERM)
 	fmt.Println("held")
-	time.Sleep(2 * endless) // a test that fails must not leave it for ever
+	time.Sleep(2 * endless) // limited, in case the test fails
 	return 0
 }
 
-var untilDeath *os.File // not to be closed by the garbage collector
+var untilDeath *os.File // a global, so that the garbage collector does not close the file
 
-// listen ends when it gets a signal, and prints which it was. It is no shell, because a shell that
-// looks at its traps and then waits misses a signal in between.
+// listen ends when it gets a signal, and prints the signal. It is not a shell, because a shell that
+// checks its traps and then waits misses a signal in between.
 func listen() int {
-	got := make(chan os.Signal, 16) // one of Go's own must not take the place of the one that is waited for
+	got := make(chan os.Signal, 16) // one of Go's own signals must not replace the expected one
 	signal.Notify(got)
 	signal.Ignore(syscall.SIGURG)
 	fmt.Println("ready")
@@ -122,8 +124,8 @@ func listen() int {
 	return 1
 }
 
-// briefly holds the oracle for as long as it takes to print that. It does not close it, so that the
-// process is dead when the oracle is free.
+// briefly takes the oracle, prints that, and ends. It does not close the oracle, so the process is
+// dead when the oracle is free.
 func briefly() int {
 	f, err := oracle(os.Getenv("REDLOCK_TEST_FILE"))
 	if err != nil {

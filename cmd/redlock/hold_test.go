@@ -18,7 +18,7 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// A holdProcess is "redlock hold" as the child of a program, which the test is.
+// A holdProcess is "redlock hold" as the child of a program. The test plays the program.
 type holdProcess struct {
 	*process
 	input io.WriteCloser
@@ -34,7 +34,7 @@ func startHold(t *testing.T, f fleet.Fleet, args ...string) *holdProcess {
 	return h
 }
 
-// reads waits for a line of this event, and leaves renewals out unless they are wanted.
+// reads waits for a line of this event, and skips renewals unless event is a renewal.
 func (h *holdProcess) reads(t *testing.T, event string) (line holdLine) {
 	t.Helper()
 	late := time.AfterFunc(endless, func() { h.Process.Kill() })
@@ -49,7 +49,7 @@ func (h *holdProcess) reads(t *testing.T, event string) (line holdLine) {
 	return line
 }
 
-func TestALockIsHeldUntilStandardInputEnds(t *testing.T) {
+func TestHoldLastsUntilStandardInputEnds(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	l := client(t, f)
@@ -78,7 +78,7 @@ func TestALockIsHeldUntilStandardInputEnds(t *testing.T) {
 	assert.Equal(t, []string{"a", "b"}, h.reads(t, "held").Names)
 }
 
-func TestAProgramIsToldThatItsLockIsLost(t *testing.T) {
+func TestProgramIsNotifiedOfALoss(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	h := startHold(t, f, "x")
@@ -92,9 +92,9 @@ func TestAProgramIsToldThatItsLockIsLost(t *testing.T) {
 	assert.Equal(t, exitLost, h.code(t), "though its input is open")
 }
 
-// TestAProgramIsToldBeforeItsLockEnds: it has time to stop, and must have stopped before another can
-// have the lock.
-func TestAProgramIsToldBeforeItsLockEnds(t *testing.T) {
+// TestProgramIsWarnedBeforeItsLockEnds: it must have time to stop before another client can have
+// the lock.
+func TestProgramIsWarnedBeforeItsLockEnds(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	h := startHold(t, f, "--ttl", "4s", "--node-timeout", "500ms", "--stop-within", "1500ms", "x")
@@ -111,8 +111,9 @@ func TestAProgramIsToldBeforeItsLockEnds(t *testing.T) {
 	assert.Equal(t, exitLost, h.code(t))
 }
 
-// TestTheEndOfTheLockIsOnTheClockOfTheMachine: a pause between the readings makes it earlier, not later.
-func TestTheEndOfTheLockIsOnTheClockOfTheMachine(t *testing.T) {
+// TestEndOfTheLockIsOnTheClockOfTheMachine: a pause between the readings makes the end earlier, not
+// later.
+func TestEndOfTheLockIsOnTheClockOfTheMachine(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	h := startHold(t, f, "--ttl", "3s", "x")
@@ -127,15 +128,16 @@ func TestTheEndOfTheLockIsOnTheClockOfTheMachine(t *testing.T) {
 	assert.Zero(t, h.reads(t, "stop").Until, "another may have it")
 }
 
-// TestALockIsReleasedForAProgramThatIsGone, also where its end of the output is closed first.
-func TestALockIsReleasedForAProgramThatIsGone(t *testing.T) {
+// TestLockOfADeadProgramIsReleased: redlock releases it even if the program's end of the output
+// closes first.
+func TestLockOfADeadProgramIsReleased(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	l := client(t, f)
 	h := startHold(t, f, "--ttl", "3s", "--stop-within", "0s", "x")
 	h.reads(t, "held")
 	tr.NoError(t, h.stdout.Close())
-	eventually(t, "it notices", func() bool { // by its next line
+	eventually(t, "it notices", func() bool { // at its next line
 		_, err := l.TryAcquire(t.Context(), "x", redlock.Renew(false))
 		return err == nil
 	})
@@ -143,7 +145,7 @@ func TestALockIsReleasedForAProgramThatIsGone(t *testing.T) {
 	assert.Contains(t, h.stderr.String(), "output: ")
 }
 
-func TestALockThatIsNotWantedAnyMoreIsNotWaitedFor(t *testing.T) {
+func TestClosedInputEndsTheWait(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	lock, err := client(t, f).Acquire(t.Context(), "x")
@@ -158,8 +160,8 @@ func TestALockThatIsNotWantedAnyMoreIsNotWaitedFor(t *testing.T) {
 	tr.NoError(t, lock.Release(t.Context()))
 }
 
-// TestAProgramThatDoesNotReadKeepsNothingFromBeingNoticed.
-func TestAProgramThatDoesNotReadKeepsNothingFromBeingNoticed(t *testing.T) {
+// TestUnreadOutputBlocksNoEvent: a program that does not read its notices does not block hold.
+func TestUnreadOutputBlocksNoEvent(t *testing.T) {
 	stuck := make(chan struct{})
 	o := newHoldOutput(blocked{stuck})
 	for range 10 * unread {

@@ -25,7 +25,7 @@ import (
 
 	"github.com/redquorum/redquorum/internal/evidence/documents"
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/testenv"
 )
 
 const (
@@ -33,7 +33,7 @@ const (
 	serversFolder = "../../deploy/kubernetes/servers"
 )
 
-// at returns a part of a document, by the names and numbers on the way to it, or nil.
+// at returns a part of a document by its path of names and numbers, or nil.
 func at(of any, path string) any {
 	for name := range strings.SplitSeq(path, ".") {
 		switch in := of.(type) {
@@ -52,7 +52,7 @@ func at(of any, path string) any {
 	return of
 }
 
-// text returns a part of a document as it is printed; what is not there is empty.
+// text returns a part of a document as printed text; empty if it is missing.
 func text(of any, path string) string {
 	if found := at(of, path); found != nil {
 		return fmt.Sprint(found)
@@ -72,7 +72,7 @@ func list(of any, path string) []any {
 	return all
 }
 
-// a table has what the parts of a document must be, by their paths. The documents say why.
+// A table maps the paths of a document to the required values. The documents explain the reasons.
 type table map[string]string
 
 func (want table) compare(t *testing.T, of any) {
@@ -82,7 +82,7 @@ func (want table) compare(t *testing.T, of any) {
 	}
 }
 
-// fields are all that the documents have. One that is mistyped is none of them.
+// fields lists all fields in the documents, so that a mistyped one is noticed.
 var fields = strings.Fields(`accessModes activeDeadlineSeconds affinity allowPrivilegeEscalation apiVersion args
 	automountServiceAccountToken backoffLimit capabilities clusterIP command concurrencyPolicy configMap configMapGenerator
 	containerPort containers defaultMode disableNameSuffixHash drop emptyDir enableServiceLinks env exec failedJobsHistoryLimit
@@ -97,7 +97,7 @@ var fields = strings.Fields(`accessModes activeDeadlineSeconds affinity allowPri
 	volumeMounts volumes weight app medium sizeLimit cpu memory storage redlock-client
 	annotations prometheus.io/scrape prometheus.io/port`)
 
-// manifests returns those of a file by kind and name. There is no kubectl to look at them.
+// manifests returns the manifests of a file by kind and name, without kubectl.
 func manifests(t *testing.T, file string) map[string]any {
 	t.Helper()
 	raw, err := os.ReadFile(file)
@@ -130,7 +130,8 @@ func known(t *testing.T, d any) {
 	}
 }
 
-// confined checks that a pod has no rights that it does not need, and what it is to have of the machine.
+// confined checks that a pod has no needless rights, and has only the required access to the
+// machine.
 func confined(t *testing.T, pod any) {
 	t.Helper()
 	table{"automountServiceAccountToken": "false", "securityContext.runAsNonRoot": "true", "securityContext.seccompProfile.type": "RuntimeDefault"}.compare(t, pod)
@@ -151,8 +152,8 @@ var theNodes = table{"env.0.name": "REDLOCK_NODES", "env.0.valueFrom.secretKeyRe
 // sidecar returns the Deployment of the manifest.
 func sidecar(t *testing.T) any { return manifests(t, manifest)["Deployment billing"] }
 
-// TestTheManifestFitsTogether, and redlock serve.
-func TestTheManifestFitsTogether(t *testing.T) {
+// TestManifestIsConsistent: the manifest is consistent with itself and with redlock serve.
+func TestManifestIsConsistent(t *testing.T) {
 	t.Parallel()
 	all := manifests(t, manifest)
 	tr.Len(t, all, 3)
@@ -192,7 +193,7 @@ func TestTheManifestFitsTogether(t *testing.T) {
 	}.compare(t, all["Service billing-candidates"])
 }
 
-// A serverDocuments is what the folder for servers has.
+// A serverDocuments has the documents in the folder for servers.
 type serverDocuments struct {
 	files                                        map[string]string
 	kustomization                                any
@@ -229,8 +230,8 @@ func (s *serverDocuments) setting(name string) string {
 	return ""
 }
 
-// TestTheServersFitTogether, and the sidecar.
-func TestTheServersFitTogether(t *testing.T) {
+// TestServerManifestsAreConsistent: they match each other and the sidecar.
+func TestServerManifestsAreConsistent(t *testing.T) {
 	t.Parallel()
 	s := readServers(t)
 	const labels = "map[app:redlock-server]"
@@ -277,8 +278,9 @@ func TestTheServersFitTogether(t *testing.T) {
 	table{"secretGenerator.1.literals.0": "nodes=" + strings.Join(nodes, ",")}.compare(t, s.kustomization)
 }
 
-// TestTheServersHaveTheSettingsOfThePage for operators, and what a pod needs beside them.
-func TestTheServersHaveTheSettingsOfThePage(t *testing.T) {
+// TestServersHaveTheSettingsOfThePage: the servers have the settings of the page for operators, and
+// the other settings that a pod needs.
+func TestServersHaveTheSettingsOfThePage(t *testing.T) {
 	t.Parallel()
 	files := readServers(t).files
 	settings := func(text string) (all []string) {
@@ -306,11 +308,11 @@ func TestTheServersHaveTheSettingsOfThePage(t *testing.T) {
 	assert.Equal(t, append(acl, "user probe on nopass resetchannels -@all +ping"), settings(files["users.acl"]))
 }
 
-// TestTheServersStart: redis-server takes the configuration, its probe is answered, and redlock doctor, as
-// the Job runs it, finds nothing.
-func TestTheServersStart(t *testing.T) {
+// TestServersOfTheManifestStart: redis-server accepts the configuration and answers its probe.
+// redlock doctor, run as in the Job, finds nothing.
+func TestServersOfTheManifestStart(t *testing.T) {
 	t.Parallel()
-	need.Redis(t)
+	testenv.NeedRedis(t)
 	r := readServers(t)
 	var urls []string
 	for range 3 {
@@ -325,7 +327,7 @@ func TestTheServersStart(t *testing.T) {
 	assert.Zero(t, code, out+errs)
 	assert.Contains(t, out, "3 of 3 servers answered, 2 are needed: fine")
 
-	need.Program(t, "redis-cli")
+	testenv.NeedProgram(t, "redis-cli")
 	probe := list(r.set, "spec.template.spec.containers.0.readinessProbe.exec.command")
 	ask := func(socket, user string) error {
 		line := strings.NewReplacer("redis-cli ", "redis-cli -s "+socket+" ", "--user probe", "--user "+user).Replace(fmt.Sprint(probe[2]))
@@ -337,8 +339,8 @@ func TestTheServersStart(t *testing.T) {
 	assert.Error(t, ask("/nowhere", "probe"), "no server")
 }
 
-// startConfigured starts a server with the configuration of the folder, and returns the URL by which
-// clients have it.
+// startConfigured starts a server with the configuration of the folder, and returns its URL for
+// clients.
 func startConfigured(t *testing.T) (address string) {
 	t.Helper()
 	folder := t.TempDir()
@@ -357,11 +359,12 @@ var (
 	ofFile      = regexp.MustCompile(`(?:--from-file=| -f | -k )([^\s-]\S+)`)
 )
 
-// TestThePageOfKubernetes: what docs/KUBERNETES.md does is about what the documents make, what its program
-// asks is answered as it says, and the alerts of contrib/prometheus come out as a PrometheusRule.
-func TestThePageOfKubernetes(t *testing.T) {
+// TestKubernetesPageIsTrue: the commands of docs/KUBERNETES.md name existing objects, the requests
+// of its program get the documented answers, and the alerts of contrib/prometheus become a
+// PrometheusRule.
+func TestKubernetesPageIsTrue(t *testing.T) {
 	t.Parallel()
-	need.Program(t, "curl")
+	testenv.NeedProgram(t, "curl")
 	a := campaign(t, startFleet(t, fleet.Embedded, 3), "10.1.2.3")
 	eventually(t, "it leads", func() bool { return a.probe("/leader") == http.StatusOK })
 	s, pod, root := readServers(t), at(sidecar(t), "spec.template.spec"), documents.Root(t)
@@ -402,8 +405,8 @@ func TestThePageOfKubernetes(t *testing.T) {
 	assert.Equal(t, map[string]int{"curl": 2, "redlock": 2, "file": 3, "rule": 1}, ran)
 }
 
-// isPrometheusRule runs a command that makes one of the alerts, whose metrics contrib/prometheus compares
-// with what it exports.
+// isPrometheusRule runs a command that makes a PrometheusRule of the alerts. contrib/prometheus
+// checks that the metrics of the alerts exist.
 func isPrometheusRule(t *testing.T, root, command string) {
 	t.Helper()
 	code, said := inShell(t, root, command)

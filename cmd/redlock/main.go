@@ -1,11 +1,12 @@
-// Command redlock takes quorum locks from a shell, shows who holds them, and checks the servers
-// that they are held on. This package is its commands and their flags: one file each, named for
-// the command. Running a job is package cmd/redlock/internal/job, the demo cmd/redlock/internal/demo, and what doctor
-// looks at cmd/redlock/internal/doctor. servers.go and config.go are the flags that most commands share,
-// exit.go has the exit codes.
+// Command redlock takes quorum locks from a shell, shows their holders, and checks their servers.
+// This package contains its commands and their flags. Each command has a file with its name.
+// Package cmd/redlock/internal/job runs jobs, cmd/redlock/internal/demo plays the demo, and
+// cmd/redlock/internal/doctor has the checks of doctor. servers.go and config.go contain the flags
+// that most commands share, exit.go the exit codes.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/redquorum/redquorum/cmd/redlock/internal/job"
 	"github.com/redquorum/redquorum/cmd/redlock/internal/plain"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/reread"
 )
 
 func main() {
@@ -29,8 +31,8 @@ func main() {
 }
 
 // interruptible returns a context that ends, with a job.SignalError as its cause, when a person or
-// a supervisor wants the command to end. A signal that was ignored when the command was started
-// stays so, because nohup(1) and a shell's background jobs count on it.
+// a supervisor sends a signal to end the command. A signal that was ignored when the command
+// started stays ignored, because nohup(1) and a shell's background jobs rely on that.
 func interruptible() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
@@ -41,8 +43,12 @@ func interruptible() context.Context {
 	}
 	go func() {
 		for s := range signals {
+			if reload, is := onHangup.Load().(func()); is && s == syscall.SIGHUP {
+				go reload() // a disk or a log may hang, and the next signal must not wait
+				continue
+			}
 			by := job.SignalError{Signal: s.(syscall.Signal)}
-			if cancel(by); reading.Load() > 0 {
+			if cancel(by); reread.IsFirst() {
 				fmt.Fprintln(os.Stderr, "redlock: "+by.Error())
 				os.Exit(job.SignalCode(by.Signal))
 			}
@@ -54,7 +60,7 @@ func interruptible() context.Context {
 // run runs the command in this process, and returns its exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot()
-	root.SetArgs(append([]string{}, withInterval(args)...)) // nil would mean those of the process
+	root.SetArgs(append([]string{}, withInterval(args)...)) // nil would mean the arguments of the process
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.InitDefaultHelpCmd()
@@ -70,7 +76,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
 		forCompletion(root)
 	}
+	unwritten := checkHelp(root)
 	err := root.ExecuteContext(ctx)
+	err = cmp.Or(err, *unwritten)
 	if why := explain(ctx, err); why != "" {
 		fmt.Fprintln(stderr, "redlock: "+why)
 	}
@@ -140,12 +148,12 @@ many; see "redlock help config".`,
 		}
 		return usageErrorf("%v%s; see %q%s", err, meant, c.CommandPath()+" --help", hint)
 	})
-	root.AddCommand(newRun(), newHold(), newServe(), newStatus(), newRelease(), newDoctor(), newReset(), newNodes(), newDemo(), newConfigHelp(), newMan(), newVersion())
+	root.AddCommand(newRun(), newHold(), newServe(), newStatus(), newRelease(), newDoctor(), newReset(), newNodes(), newDemo(), newConfigHelp(), newCronHelp(), newMan(), newVersion())
 	offer(root)
 	return root
 }
 
-// newVersion is --version for those who look among the commands.
+// newVersion is --version as a command.
 func newVersion() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
@@ -157,7 +165,7 @@ func newVersion() *cobra.Command {
 	}
 }
 
-// versionOf returns what the build recorded: a release, or the commit.
+// versionOf returns the version in the build information: a release, or the commit.
 func versionOf(info *debug.BuildInfo) string {
 	if info == nil || info.Main.Version == "" {
 		return "unknown"

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestTheVersionNamesTheCommit(t *testing.T) {
+func TestVersionNamesTheCommit(t *testing.T) {
 	built := func(settings ...debug.BuildSetting) *debug.BuildInfo {
 		return &debug.BuildInfo{Main: debug.Module{Version: "(devel)"}, Settings: settings}
 	}

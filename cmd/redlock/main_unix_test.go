@@ -19,7 +19,7 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// A signal ends what runs for long at once, with the promised exit code.
+// A signal immediately ends long-running commands, with the promised exit code.
 func TestSignalsEndTheTools(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleet.Embedded, 1)
@@ -50,8 +50,9 @@ func TestSignalsEndTheTools(t *testing.T) {
 	}
 }
 
-// TestASignalLeavesTheProgramTimeToStop: Ctrl-C comes to both, and the program may take a while.
-func TestASignalLeavesTheProgramTimeToStop(t *testing.T) {
+// TestSignalLeavesTheProgramTimeToStop: Ctrl-C reaches redlock and the program, and the program may
+// take a while.
+func TestSignalLeavesTheProgramTimeToStop(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	l := client(t, f)

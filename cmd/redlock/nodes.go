@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 
@@ -23,6 +24,8 @@ func newNodes() *cobra.Command {
 		Long: `Starts servers on ports of this machine, prints the settings for other terminals, and ends them
 with all their data when it is interrupted.
 
+It reads commands that break the servers, one on each line:
+` + playgroundHelp + `
 Kinds:
   embedded  inside this process, needs nothing; their speed means nothing
   process   redis-server or valkey-server, which must be installed
@@ -45,15 +48,38 @@ Exit codes:
 			if err != nil {
 				return err
 			}
-			f, err := fleet.Start(c.Context(), fleet.Kind(kind), fleet.Options{Nodes: n, Ports: ports})
+			p := &playground{out: c.OutOrStdout(), pids: make([]int, n)}
+			if asJSON {
+				p.out = c.ErrOrStderr()
+			}
+			opts := fleet.Options{
+				Nodes: n, Ports: ports,
+				Started: p.started,
+				Ended:   func(i int) { p.print("%d: its process has ended\n", i+1) },
+			}
+			if _, err := fleet.Faketime(); err == nil && fleet.Kind(kind) == fleet.Process {
+				dir, err := os.MkdirTemp("", "redlock-clocks")
+				if err != nil {
+					return err
+				}
+				defer os.RemoveAll(dir)
+				if opts.Clocks, err = newClocks(dir, n); err != nil {
+					return err
+				}
+				p.clocks = opts.Clocks
+			}
+			f, err := fleet.Start(c.Context(), fleet.Kind(kind), opts)
 			if err != nil {
 				return err
 			}
+			p.begin(f)
 			servers := struct {
 				Kind string   `json:"kind"`
 				URLs []string `json:"urls"`
 			}{kind, f.URLs()}
-			if err = plain.OutputEither(c.OutOrStdout(), asJSON, servers, invitation(fleet.Kind(kind), f.URLs())); err == nil {
+			if err = plain.OutputEither(c.OutOrStdout(), asJSON, servers, invitation(fleet.Kind(kind), f.URLs(), p.pids)); err == nil {
+				ignoreTerminal()
+				go p.read(c.Context(), c.InOrStdin()) // ends with the process, because nothing else ends a read
 				<-c.Context().Done()
 			}
 			return errors.Join(err, f.Close())
@@ -83,12 +109,12 @@ func choosePorts(n, first int) ([]int, error) {
 	return ports, nil
 }
 
-// startable reports whether the command can start nodes of a kind. Containers are not among them,
-// because they need a Docker client; docker-compose.yml starts five, whose URLs can be given.
+// startable reports whether the command can start nodes of a kind. It cannot start containers,
+// because they need a Docker client; docker-compose.yml starts five.
 func startable(kind fleet.Kind) bool { return kind == fleet.Embedded || kind == fleet.Process }
 
-// portsFree returns an error if a port is taken. It is asked before anything is started, because
-// the servers' own errors are long.
+// portsFree returns an error if a port is taken. The command calls it before it starts a server,
+// because the servers' own errors are long.
 func portsFree(ports []int) error {
 	for _, port := range ports {
 		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
@@ -103,7 +129,7 @@ func portsFree(ports []int) error {
 	return nil
 }
 
-func invitation(kind fleet.Kind, urls []string) string {
+func invitation(kind fleet.Kind, urls []string, pids []int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d servers (%s) are running. In other terminals:\n\n", len(urls), kind)
 	fmt.Fprintf(&b, "  export REDLOCK_NODES=%s\n\n", strings.Join(urls, ","))
@@ -114,9 +140,11 @@ func invitation(kind fleet.Kind, urls []string) string {
 The servers are new and may have forgotten locks, so they have no vote until one
 TTL (10s by default) after the first client connected.
 `)
-	if kind == fleet.Embedded {
-		b.WriteString("They run inside this process, and their speed means nothing.\n")
+	if kind == fleet.Process {
+		fmt.Fprintf(&b, "Their processes are %s.\n", strings.Trim(fmt.Sprint(pids), "[]"))
+	} else {
+		b.WriteString("They run inside this process. Their speed means nothing. They send no hints, so the other\ncommands print warnings. Servers of --kind process do send hints.\n")
 	}
-	b.WriteString("Interrupt this (Ctrl-C) to end them, with all that is on them.\n")
+	b.WriteString("Commands here break them: kill 2, restart 2, lose 2, hang 2, wake 2, help.\nInterrupt this (Ctrl-C, or SIGTERM from a script) to end them, with all that is on them.\n")
 	return b.String()
 }

@@ -14,11 +14,12 @@ import (
 	tr "github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/testenv"
 )
 
-// freePorts finds n ports in a row that are free. It tries at random, so that two runs of the tests do
-// not find the same, and below those that outgoing connections and package fleet use.
+// freePorts finds n ports in a row that are free. It tries random ports, so that two runs of the
+// tests do not find the same ones. It stays below the ports of outgoing connections and of package
+// fleet.
 func freePorts(t *testing.T, n int) int {
 	t.Helper()
 	for range 100 {
@@ -36,7 +37,7 @@ func freePorts(t *testing.T, n int) int {
 func TestNodesServeUntilTheyAreInterrupted(t *testing.T) {
 	for _, kind := range []fleet.Kind{fleet.Embedded, fleet.Process} {
 		t.Run(string(kind), func(t *testing.T) {
-			need.Kind(t, kind)
+			testenv.NeedKind(t, kind)
 			first := freePorts(t, 3)
 			ctx, interrupt := context.WithCancelCause(t.Context())
 			defer interrupt(nil)
@@ -69,7 +70,7 @@ func TestNodesServeUntilTheyAreInterrupted(t *testing.T) {
 	}
 }
 
-func TestNodesNameThePortThatIsTaken(t *testing.T) {
+func TestNodesNameTheOccupiedPort(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	tr.NoError(t, err)
 	defer l.Close()
@@ -83,13 +84,15 @@ func TestNodesNameThePortThatIsTaken(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(errs, "\n"))
 }
 
-func TestFilesForTLSWithoutATLSServerHaveNoEffect(t *testing.T) {
+func TestTLSFilesWithoutATLSServerHaveNoEffect(t *testing.T) {
 	f := startFleet(t, fleet.Embedded, 1)
-	_, _, errs := redlockCommand(t, on(f, "status", "--tls-ca", "ca.pem")...)
-	assert.Contains(t, errs, "redlock: --tls-ca: has no effect: no server has a rediss:// URL\n")
+	code, _, errs := redlockCommand(t, on(f, "status", "--tls-ca", "/no/file")...)
+	assert.Zero(t, code, "the file is not read")
+	assert.Equal(t, "redlock: --tls-ca: has no effect: no server has a rediss:// URL\n", errs)
 	t.Setenv("REDLOCK_TLS_CERT", "cert.pem")
 	t.Setenv("REDLOCK_TLS_KEY", "key.pem")
-	_, _, errs = redlockCommand(t, on(f, "status")...)
+	code, _, errs = redlockCommand(t, on(f, "status")...)
+	assert.Zero(t, code)
 	assert.Contains(t, errs, "redlock: $REDLOCK_TLS_CERT: has no effect")
 	_, _, errs = redlockCommand(t, "status", "--tls-ca", "ca.pem", "--node", "rediss://127.0.0.1:1")
 	assert.NotContains(t, errs, "no effect")

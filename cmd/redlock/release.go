@@ -13,6 +13,7 @@ import (
 
 	"github.com/redquorum/redquorum/cmd/redlock/internal/inspect"
 	"github.com/redquorum/redquorum/cmd/redlock/internal/plain"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/survey"
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/protocol"
 )
@@ -49,8 +50,8 @@ Exit codes:
 		Args: oneArgument("the name of the lock"),
 		RunE: func(c *cobra.Command, args []string) error {
 			r.name, r.byValue = args[0], c.Flags().Changed("value")
-			r.out, r.shown = c.OutOrStdout(), c.OutOrStdout()
-			r.approve = func([]part) error {
+			r.out = c.OutOrStdout()
+			r.approve = func() error {
 				if r.yes || !r.force {
 					return nil
 				}
@@ -59,7 +60,7 @@ Exit codes:
 			if err := r.check(); err != nil {
 				return err
 			}
-			return r.run(c.Context(), r.servers.setOf(r.servers.all(), r.name))
+			return r.run(c.Context(), r.servers.targets.setOf(r.servers.locking.prefix+r.name))
 		},
 	}
 	r.servers = serverFlags(c)
@@ -74,15 +75,14 @@ Exit codes:
 
 const releaseQuestion = "The holder may continue to work for a while. Type the name (%s) to delete it: "
 
-// A releaseCommand is one run of "redlock release", or a release from the page of "redlock serve".
+// A releaseCommand is one run of "redlock release".
 type releaseCommand struct {
 	servers             *servers
 	name, value         string
 	byValue, force, yes bool
 
-	out     io.Writer                // what was done
-	shown   io.Writer                // with force: what the servers hold
-	approve func(found []part) error // an error: nothing is deleted
+	out     io.Writer
+	approve func() error // if it returns an error, nothing is deleted
 }
 
 func (r *releaseCommand) check() error {
@@ -98,14 +98,14 @@ func (r *releaseCommand) check() error {
 	case r.yes && !r.force:
 		return usageErrorf("--yes needs --force")
 	}
-	return r.servers.checkName(r.name)
+	return r.servers.locking.checkName(r.name)
 }
 
 // run releases the lock on the set that has it.
 func (r *releaseCommand) run(ctx context.Context, set serverSet) error {
 	found, err := r.look(ctx, set)
 	if err == nil {
-		err = r.approve(found)
+		err = r.approve()
 	}
 	if err == nil {
 		err = r.deleteAll(ctx, set, found)
@@ -113,7 +113,7 @@ func (r *releaseCommand) run(ctx context.Context, set serverSet) error {
 	return set.blame(err)
 }
 
-// A part of a lock is what one client can hold of it: all of it, one of its permits, or a place among
+// A part of a lock is the unit that one client can hold: all of it, one of its permits, or a place among
 // its readers.
 type part struct {
 	title  string
@@ -124,13 +124,13 @@ type part struct {
 
 var errReaders = errors.New("has readers, but did not list them")
 
-// partsOf returns the parts of the lock, of which the first is the lock or its permit 0. What is left of
-// readers that have gone is a reader without a value.
+// partsOf returns the parts of the lock. The first one is the lock or its permit 0. Leftovers of
+// readers that have ended count as a reader without a value.
 func partsOf(h *inspect.Holdings, prefix string) (parts []part) {
 	for _, l := range h.Locks {
 		p := part{title: plain.Word(l.Name), key: keys.Slot(prefix+l.Name, l.Permit), on: l.On}
 		if l.Several {
-			p.title = permitTitle(l.Name, l.Permit)
+			p.title = survey.PermitTitle(l.Name, l.Permit)
 		}
 		parts = append(parts, p)
 	}
@@ -147,7 +147,7 @@ func partsOf(h *inspect.Holdings, prefix string) (parts []part) {
 		lock.on[i].Value, lock.on[i].TTL = "", 0
 	}
 	for _, value := range inspect.ReadersOf(lock.on) {
-		p := part{title: plain.Word(name) + ", reader " + valueShown(value), key: lock.key, reader: true, on: inspect.AsReader(lock.on, value)}
+		p := part{title: plain.Word(name) + ", reader " + survey.Shown(value), key: lock.key, reader: true, on: inspect.AsReader(lock.on, value)}
 		if value == "" {
 			p.title = plain.Word(name) + ", readers that are gone"
 		}
@@ -156,14 +156,14 @@ func partsOf(h *inspect.Holdings, prefix string) (parts []part) {
 	return parts
 }
 
-// look asks the servers what they hold, shows it for --force, and returns the parts of the lock that
-// are meant, or an error if there are none.
+// look reads the lock from the servers, shows it with --force, and returns the parts to
+// delete, or an error if there are none.
 func (r *releaseCommand) look(ctx context.Context, set serverSet) (meant []part, err error) {
 	h, err := r.servers.read(ctx, set, inspect.Question{Names: []string{r.name}, Members: inspect.MostReaders})
 	if err != nil {
 		return nil, err
 	}
-	parts := partsOf(h, r.servers.prefix)
+	parts := partsOf(h, r.servers.locking.prefix)
 	values := map[string]bool{}
 	for _, p := range parts {
 		if slices.ContainsFunc(p.on, r.means) {
@@ -176,7 +176,7 @@ func (r *releaseCommand) look(ctx context.Context, set serverSet) (meant []part,
 		}
 	}
 	if r.force {
-		if err := plain.Output(r.shown, r.tables(h, set, meant, parts[0])); err != nil {
+		if err := plain.Output(r.out, r.tables(h, set, meant, parts[0])); err != nil {
 			return nil, err
 		}
 	}
@@ -198,15 +198,15 @@ func (r *releaseCommand) look(ctx context.Context, set serverSet) (meant []part,
 		return nil, failure(names, errs, "nothing was deleted")
 	case r.force:
 		return nil, fmt.Errorf("no server that answered holds %s: nothing to release", plain.Word(r.name))
-	case isBeginning.MatchString(r.value):
+	case survey.IsBeginning.MatchString(r.value):
 		with = "with a value that begins with --value: nothing was deleted"
-	case isTooShort.MatchString(r.value):
-		with += fmt.Sprintf("; pass at least %d digits of a value that redlock made", leastDigits)
+	case survey.IsTooShort.MatchString(r.value):
+		with += fmt.Sprintf("; pass at least %d digits of a value that redlock made", survey.LeastDigits)
 	}
 	return nil, fmt.Errorf("no server that answered holds %s %s", plain.Word(r.name), with)
 }
 
-// tables shows the parts of the lock that somebody holds, or that there is none.
+// tables shows the held parts of the lock, or the free lock.
 func (r *releaseCommand) tables(h *inspect.Holdings, set serverSet, held []part, lock part) string {
 	var b strings.Builder
 	if set.group != "" {
@@ -221,14 +221,14 @@ func (r *releaseCommand) tables(h *inspect.Holdings, set serverSet, held []part,
 		}
 		rows := [][]string{{"SERVER", "TTL", "VALUE"}}
 		for i, c := range p.on {
-			ttl, value := ttlText(millis(c.TTL)), plain.Word(c.Value)
+			ttl, value := ttlText(survey.Millis(c.TTL)), plain.Word(c.Value)
 			switch {
 			case c.Err != nil:
 				ttl, value = "", plain.Harmless(c.Err.Error())
 			case c.TTL == 0:
 				ttl, value = "-", "-"
 			case c.Value == "" && p.reader:
-				value = readersText
+				value = survey.ReadersText
 			}
 			rows = append(rows, []string{plain.Word(h.Servers[i].Name), ttl, value})
 		}
@@ -237,20 +237,21 @@ func (r *releaseCommand) tables(h *inspect.Holdings, set serverSet, held []part,
 	return b.String()
 }
 
-// means reports whether a server holds what is to be deleted.
+// means reports whether a server holds a value to delete.
 func (r *releaseCommand) means(c inspect.Contents) bool {
-	return c.Err == nil && c.TTL != 0 && (r.force || c.Value == r.value || isBeginning.MatchString(r.value) && begins(c.Value, r.value))
+	return c.Err == nil && c.TTL != 0 && (r.force || c.Value == r.value || survey.IsBeginning.MatchString(r.value) && survey.Begins(c.Value, r.value))
 }
 
-// deleteAll deletes all parts that were found, and prints what became of them. Its error is that of
-// the first which could not be deleted.
+// deleteAll deletes all found parts, and prints the results. Its error is about the first part that
+// could not be deleted.
 func (r *releaseCommand) deleteAll(ctx context.Context, set serverSet, found []part) error {
 	nodes, err := r.servers.nodeSet(set.urls)
 	if err != nil {
 		return err
 	}
 	defer nodes.close()
-	// A release that is submitted before there is a connection can be sent twice, and finds nothing then.
+	// A release that is submitted without a connection may be sent twice, and the second one finds
+	// nothing.
 	nodes.ask(ctx, found[0].key, func(int) *protocol.Request { return &protocol.Request{Op: protocol.OpInspect} })
 	texts := make([]string, len(found))
 	err = atOnce(len(found), func(i int) (err error) {
@@ -263,14 +264,14 @@ func (r *releaseCommand) deleteAll(ctx context.Context, set serverSet, found []p
 	return cmp.Or(plain.Output(r.out, strings.Join(texts, "")), err)
 }
 
-// delete deletes a part of the lock, and returns the result, as a text or an error. With --force it
-// deletes on each server the value that was shown: the answer may take minutes, and a value that a server
-// gets meanwhile is the lock of another client. A value that was given is deleted on all servers, because
-// one may answer now that did not before.
+// delete deletes a part of the lock, and returns the result as a text or an error. With --force it
+// deletes on each server the value that was shown. The user's answer may take minutes, and a value
+// that a server gets in the meantime is the lock of another client. A value from the command line
+// is deleted on all servers, because a server that did not answer before may answer now.
 //
-// It is the plain release, also for fenced locks, because the other one is against acquisitions that are
-// under way: only their own client knows of those, and it would need their token. The counters stay as
-// they are. Other readers stay, and the last to leave, known or not, takes the key along.
+// It uses the plain release, even for fenced locks. The fenced release blocks acquisitions in
+// progress, but only their own client knows them, and it would need their token. The counters do
+// not change. Other readers stay, and the last one to leave, known or not, deletes the key.
 func (r *releaseCommand) delete(ctx context.Context, set serverSet, nodes *nodeSet, p part) (string, error) {
 	values := make([]*string, len(p.on))
 	for i := range p.on {
@@ -298,7 +299,7 @@ func (r *releaseCommand) delete(ctx context.Context, set serverSet, nodes *nodeS
 		server := plain.Word(nodes.names[i])
 		errs[i] = reply.Err
 		switch {
-		case values[i] == nil && p.on[i].Err != nil: // what it holds is not known, and was left alone
+		case values[i] == nil && p.on[i].Err != nil: // its value is unknown and was not deleted
 			errs[i] = p.on[i].Err
 		case reply.Outcome == protocol.Granted:
 			deleted++
@@ -320,7 +321,7 @@ func (r *releaseCommand) delete(ctx context.Context, set serverSet, nodes *nodeS
 		return "", fmt.Errorf("%s, but another client has taken the lock on %s in the meantime, and keeps it: see %q", done, strings.Join(others, ", "), plain.Advice("status", r.name))
 	case free < set.quorum():
 		return "", failure(nodes.names, errs, done)
-	case deleted == 0 && r.byValue: // it has gone since it was looked for
+	case deleted == 0 && r.byValue: // the value was gone before the deletion
 		return "", fmt.Errorf("no server that answered holds %s with that value: nothing was deleted", plain.Word(r.name))
 	}
 	title := p.title

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"errors"
-	"io"
 	"strings"
 	"testing"
 
@@ -16,19 +15,21 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// TestReleaseTakesTheValueThatStatusShows, of a lock of ours and of one of another client.
-func TestReleaseTakesTheValueThatStatusShows(t *testing.T) {
+// TestReleaseAcceptsTheValueThatStatusShows: this applies to locks of this library and of other
+// clients.
+func TestReleaseAcceptsTheValueThatStatusShows(t *testing.T) {
 	t.Parallel()
+	elsewhere := startFleet(t, fleet.Embedded, 3) // the locks are held here, because a holder would repair its lock between two deletions
 	onKinds(t, 3, func(t *testing.T, f fleet.Fleet) {
 		for name, value := range map[string]string{
-			"plain":    hold(t, f, "plain", redlock.Renew(false)).Value(),
-			"labelled": hold(t, f, "labelled", redlock.Owner("web-3 pid 812"), redlock.Renew(false)).Value(),
+			"plain":    hold(t, elsewhere, "plain").Value(),
+			"labelled": hold(t, elsewhere, "labelled", redlock.Owner("web-3 pid 812")).Value(),
 			"foreign":  "0123abcd-web-3:812",
 			"digits":   "0123456789abcdef",
 		} {
 			put(t, f.URLs(), name, value)
 			_, out, _ := redlockCommand(t, on(f, "status", name)...)
-			row := strings.Fields(strings.Split(out, "\n")[2]) // of the first server
+			row := strings.Fields(strings.Split(out, "\n")[2]) // row of the first server
 			shown := row[len(row)-1]
 			out = succeeds(t, on(f, "release", name, "--value", shown)...)
 			assert.Equal(t, name+": deleted on 3 of 3 servers\n", out, shown)
@@ -37,9 +38,9 @@ func TestReleaseTakesTheValueThatStatusShows(t *testing.T) {
 	})
 }
 
-// TestABeginningMeansOneLock: the next lock of a client that numbers its values begins as the one
-// before, and two values may begin alike where few digits are given.
-func TestABeginningMeansOneLock(t *testing.T) {
+// TestStartOfAValueMatchesOneLock: a client that numbers its values begins each value like the last
+// one, and two values may share their first digits.
+func TestStartOfAValueMatchesOneLock(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleet.Embedded, 3)
 	put(t, f.URLs(), "foreign", "0123456789-2")
@@ -65,7 +66,7 @@ func TestABeginningMeansOneLock(t *testing.T) {
 	assert.Equal(t, ours("00"), has(t, f.URLs()[0], "two"))
 }
 
-func TestReleaseByForce(t *testing.T) {
+func TestForcedReleaseFreesALock(t *testing.T) {
 	t.Parallel()
 	onKinds(t, 5, func(t *testing.T, f fleet.Fleet) {
 		lock := hold(t, f, "job", redlock.Fenced(), redlock.Renew(false))
@@ -88,18 +89,19 @@ func TestReleaseByForce(t *testing.T) {
 	})
 }
 
-// releaseBesides releases a lock by force, between whose being shown and deleted something happens.
+// releaseBesides releases a lock by force, and calls a function after the lock was shown and before
+// it is deleted.
 func releaseBesides(t *testing.T, f fleet.Fleet, name string, meanwhile func()) (said string, err error) {
 	t.Helper()
 	var out strings.Builder
-	r := &releaseCommand{servers: &servers{nodes: f.URLs(), dialTimeout: longEnough}, name: name, force: true, out: &out, shown: io.Discard}
-	r.approve = func([]part) error { meanwhile(); return nil }
-	err = r.run(t.Context(), r.servers.all()[0])
+	r := &releaseCommand{servers: &servers{targets: targets{nodes: f.URLs()}, reach: reach{timeout: longEnough}}, name: name, force: true, out: &out}
+	r.approve = func() error { meanwhile(); out.Reset(); return nil }
+	err = r.run(t.Context(), r.servers.targets.all()[0])
 	return out.String(), err
 }
 
 // A value that a server gets between the question and the answer is the lock of another client.
-func TestReleaseByForceSparesALaterHolder(t *testing.T) {
+func TestForcedReleaseKeepsALaterHolder(t *testing.T) {
 	t.Parallel()
 	onKinds(t, 3, func(t *testing.T, f fleet.Fleet) {
 		put(t, f.URLs()[:2], "job", "old")
@@ -118,7 +120,7 @@ func TestReleaseByForceSparesALaterHolder(t *testing.T) {
 	})
 }
 
-func TestReleaseSaysWhatItCouldNotDo(t *testing.T) {
+func TestReleaseReportsItsFailures(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleet.Embedded, 5)
 	put(t, f.URLs(), "job", "v")
@@ -147,8 +149,8 @@ func TestReleaseSaysWhatItCouldNotDo(t *testing.T) {
 	assert.Empty(t, has(t, f.URLs()[3], "more"), "what could be done was")
 }
 
-// A server that answers none knows only that it was sent nothing: it is not free.
-func TestReleaseByForceDoesNotCountTheSilentAsFree(t *testing.T) {
+// A server that does not answer is shown as silent, not as free.
+func TestForcedReleaseCountsNoSilentServerAsFree(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleet.Embedded, 3)
 	put(t, f.URLs()[:3], "job", "v")
@@ -158,7 +160,7 @@ func TestReleaseByForceDoesNotCountTheSilentAsFree(t *testing.T) {
 	refuses(t, exitNoQuorum, "deleted on 1 of 3", on(f, "release", "job", "--force", "--yes", "--dial-timeout", "1s")...)
 }
 
-func TestReleaseByForceFreesAllPermits(t *testing.T) {
+func TestForcedReleaseFreesAllPermits(t *testing.T) {
 	t.Parallel()
 	onKinds(t, 3, func(t *testing.T, f fleet.Fleet) {
 		slot := []string{keys.Slot("conv", 0), keys.Slot("conv", 998)}
@@ -173,7 +175,8 @@ func TestReleaseByForceFreesAllPermits(t *testing.T) {
 	})
 }
 
-// TestReleaseDoesNotGuessReaders, where servers do not tell which they have.
+// TestReleaseDoesNotGuessReaders: if servers do not list their readers, release does not guess
+// them.
 func TestReleaseDoesNotGuessReaders(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleet.Process, 3)
@@ -192,13 +195,13 @@ func TestReleaseDoesNotGuessReaders(t *testing.T) {
 	}
 }
 
-// TestReleaseByForceSparesLaterReaders: it frees those that it has shown.
-func TestReleaseByForceSparesLaterReaders(t *testing.T) {
+// TestForcedReleaseKeepsLaterReaders: a forced release removes only the readers that it has shown.
+func TestForcedReleaseKeepsLaterReaders(t *testing.T) {
 	t.Parallel()
 	onKinds(t, 3, func(t *testing.T, f fleet.Fleet) {
 		first := holdReader(t, f, "job", redlock.Renew(false))
 		put(t, f.URLs()[:2], "mixed", "v")
-		put(t, f.URLs()[2:], "mixed", protocol.ReadersValue) // of readers that have gone
+		put(t, f.URLs()[2:], "mixed", protocol.ReadersValue) // left by readers
 		var later *redlock.Lock
 		for name, meanwhile := range map[string]func(){"job": func() { later = holdReader(t, f, "job") }, "mixed": func() {}} {
 			said, err := releaseBesides(t, f, name, meanwhile)
@@ -230,7 +233,7 @@ func TestReleaseShowsNoPassword(t *testing.T) {
 	}
 }
 
-func TestReleaseReportsOutputThatCannotBeWritten(t *testing.T) {
+func TestReleaseReportsFailedOutput(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleet.Embedded, 1)
 	put(t, f.URLs()[:1], "job", "v")

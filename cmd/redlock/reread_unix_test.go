@@ -20,11 +20,11 @@ import (
 	tr "github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/testenv"
 	"github.com/redquorum/redquorum/pool"
 )
 
-// A pairFiles is the files of a certificate and its key, which are replaced.
+// A pairFiles has the files of a certificate and its key. Tests replace them.
 type pairFiles struct {
 	t         *testing.T
 	cert, key string
@@ -53,14 +53,14 @@ func (f pairFiles) write(pair tls.Certificate) {
 	f.writeKey(pair)
 }
 
-// TestAFileIsReadAgainThoughItsTimeAndSizeAreThoseOfBefore.
-func TestAFileIsReadAgainThoughItsTimeAndSizeAreThoseOfBefore(t *testing.T) {
+// TestFileWithTheSameTimeAndSizeIsReadAgain.
+func TestFileWithTheSameTimeAndSizeIsReadAgain(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "token")
 	tr.NoError(t, os.WriteFile(file, []byte("the-token-of-before\n"), 0o600))
 	was, err := os.Stat(file)
 	tr.NoError(t, err)
-	s := &serveCommand{servers: &servers{}, tokenFile: file}
+	s := &entrance{cli: &cli{}, tokenFile: file}
 	tokens, err := s.rights()
 	tr.NoError(t, err)
 	isKnown := func(token string) bool { return tokens.Current().OfToken(token) != nil }
@@ -75,14 +75,14 @@ func TestAFileIsReadAgainThoughItsTimeAndSizeAreThoseOfBefore(t *testing.T) {
 	assert.True(t, isKnown("and-another-token"))
 }
 
-// A tlsServer is a redis-server that wants a certificate of its clients.
+// A tlsServer is a redis-server that requires client certificates.
 type tlsServer struct {
 	t    *testing.T
 	port int
 	end  func() // of the process
 }
 
-// startTLSServer starts one whose certificate and authority are in files.
+// startTLSServer starts a server whose certificate and authority are in files.
 func startTLSServer(t *testing.T, files pairFiles) *tlsServer {
 	t.Helper()
 	s := &tlsServer{t: t, end: func() {}}
@@ -102,7 +102,7 @@ func startTLSServer(t *testing.T, files pairFiles) *tlsServer {
 	return s
 }
 
-// restart starts it anew, with other files. It has forgotten all.
+// restart restarts the server with other files. It then has no keys.
 func (s *tlsServer) restart(files pairFiles) {
 	s.t.Helper()
 	s.end()
@@ -130,11 +130,12 @@ func (s *tlsServer) has(pair tls.Certificate, keys ...any) bool {
 	return err == nil && n == len(keys)
 }
 
-// TestLocksOutliveTheAuthorityOfTheirServers: certificates and authorities of the clients are replaced, and
-// then the servers are restarted one by one with those of the new authority. They trust nothing else.
-func TestLocksOutliveTheAuthorityOfTheirServers(t *testing.T) {
+// TestLocksSurviveANewCertificateAuthority: first the certificates and authorities of the clients
+// are replaced. Then the servers restart one by one with certificates of the new authority, and
+// trust only this authority.
+func TestLocksSurviveANewCertificateAuthority(t *testing.T) {
 	t.Parallel()
-	need.Redis(t)
+	testenv.NeedRedis(t)
 	before, after := certificate(t), certificate(t)
 	ours, old, next := newPairFiles(t), newPairFiles(t), newPairFiles(t)
 	ours.write(before)
@@ -174,7 +175,7 @@ func TestLocksOutliveTheAuthorityOfTheirServers(t *testing.T) {
 	allHeld := func(s *tlsServer, pair tls.Certificate) {
 		t.Helper()
 		eventually(t, "a server has all locks", func() bool {
-			a := daemon.ask("GET", "/v1/locks/"+lease, "") // which keeps the session
+			a := daemon.ask("GET", "/v1/locks/"+lease, "") // keeps the session alive
 			tr.Positive(t, a.ValidFor, "%s %s", a.body, daemon.stderr.String())
 			return s.has(pair, "held", "served", "ran")
 		})
@@ -220,7 +221,8 @@ func TestServeReadsItsFilesAgain(t *testing.T) {
 	trust(before)
 	write(tokenFile, "the-token-of-before\n")
 	s := startServe(t, f, "--listen", "127.0.0.1:0", "--ttl", "1m", "--cert", files.cert, "--key", files.key, "--client-ca", authorities, "--token-file", tokenFile)
-	// clientOf returns a client that makes a connection for each request, and resumes sessions of TLS if it can.
+	// clientOf returns a client that opens a connection for each request, and resumes TLS sessions
+	// if possible.
 	clientOf := func(server, own tls.Certificate) *http.Client {
 		roots := x509.NewCertPool()
 		roots.AddCert(server.Leaf)
@@ -283,4 +285,33 @@ func TestServeReadsItsFilesAgain(t *testing.T) {
 	}
 	assert.Equal(t, 4, strings.Count(s.stderr.String(), "that was read before stays in use"), s.stderr.String())
 	assert.NotRegexp(t, "the-token|short|secret", s.stderr.String())
+}
+
+// TestServerBehindATunnelHasItsOwnCertificateName: the URL names the end of the tunnel.
+func TestServerBehindATunnelHasItsOwnCertificateName(t *testing.T) {
+	t.Parallel()
+	pair := certificate(t) // of 127.0.0.1
+	files := newPairFiles(t)
+	files.write(pair)
+	asked := make(chan string, 10)
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		asked <- hello.ServerName
+		return &pair, nil
+	}})
+	tr.NoError(t, err)
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			c.(*tls.Conn).HandshakeContext(t.Context())
+			c.Close()
+		}
+	}()
+	code, out, stderr := redlockCommand(t, "status", "--node", "rediss://"+l.Addr().String(), "--tls-ca", files.cert, "--tls-server-name", "redis.internal")
+	assert.Equal(t, exitNoQuorum, code)
+	assert.Contains(t, out+stderr, "wanted to match redis.internal")
+	assert.Equal(t, "redis.internal", <-asked)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redquorum/redquorum/cmd/redlock/internal/inspect"
 	"github.com/redquorum/redquorum/cmd/redlock/internal/plain"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/survey"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/record"
 )
@@ -22,19 +23,19 @@ func newReset() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "reset",
 		Short: "Reset the memory guard: all servers vote at once",
-		Long: `Gives each server a new record, which says that it has forgotten nothing and belongs to a set of
-as many servers as are named, or to the groups that are named. All servers then vote at once. Use
-it when "redlock doctor" advises it: when the number of servers or the groups change, when a record
-is damaged or was written by another version, or for new servers, to skip their
-quarantine.
+		Long: `Replaces the record of each server. The new record has the number of servers, or the groups, of
+this command line, and states that the server has forgotten no lock. All servers then vote at
+once. Use reset if "redlock doctor" advises it: after a change of the number of servers or of the
+groups, for a damaged record or a record of another version, or to skip the quarantine of new
+servers.
 
-A server that has forgotten a lock then votes for the next client that wants it, and two hold it
-at once. So stop all clients first, or be sure that no such lock is held. The command shows the
-records and the locks that are held, and asks. With --yes it must be able to list the locks
+A server that has forgotten a lock then votes for the next client, and two clients hold the lock.
+So stop all clients first, or make sure that no lock was forgotten. The command shows the records
+and the held locks, and asks for confirmation. With --yes it needs the right to list the locks
 (+scan in an ACL).
 
-A record is only replaced if it still is the one that was shown. Locks stay. Locks with a
-fencing token can be taken about two seconds later, and tokens keep rising.
+A record is replaced only if it has not changed since it was shown. Locks stay. Locks with a
+fencing token can be acquired about two seconds later, and tokens keep rising.
 
 Exit codes:
   0      every server has a new record
@@ -62,28 +63,23 @@ type resetCommand struct {
 	json    bool
 }
 
-// A setReset is the reset of one set of servers.
+// A setReset is the reset of one set of servers. With --json it is printed with these fields; the
+// resets of groups are in a list, "groups".
 type setReset struct {
-	servers *servers
-	of      serverSet
-	key     string // of the record
-	nodes   *nodeSet
-	report  *resetReport
-}
-
-// A resetReport is what was found and done on a set of servers. With --json it is printed as it
-// stands here; of groups there is a list, "groups".
-type resetReport struct {
 	Group    string      `json:"group,omitempty"`
 	Quorum   int         `json:"quorum"`
 	Answered int         `json:"answered"`
 	Nodes    []resetNode `json:"nodes"`
-	Locks    []string    `json:"locks"`             // that any server holds
+	Locks    []string    `json:"locks"`             // on any server
 	CutOff   bool        `json:"cut_off,omitempty"` // there may be more
-	Unseen   []string    `json:"unseen,omitempty"`  // servers whose locks are not known
+	Unseen   []string    `json:"unseen,omitempty"`  // servers whose locks are unknown
 
-	silent  string // the same, those together that say the same
-	blind   bool   // one of them has answered with its record, and would be reset
+	servers *servers
+	of      serverSet
+	key     string // of the record
+	nodes   *nodeSet
+	silent  string // like Unseen, grouped by error
+	blind   bool   // one of Unseen has answered with its record, and would be reset
 	renewed int    // servers with a new record
 }
 
@@ -100,7 +96,7 @@ type resetNode struct {
 }
 
 func (r *resetCommand) run(c *cobra.Command) error {
-	ctx, sets := c.Context(), r.servers.all()
+	ctx, sets := c.Context(), r.servers.targets.all()
 	var resets []*setReset
 	for _, set := range sets {
 		nodes, err := r.servers.nodeSet(set.urls)
@@ -108,7 +104,7 @@ func (r *resetCommand) run(c *cobra.Command) error {
 			return set.blame(err)
 		}
 		defer nodes.close()
-		resets = append(resets, &setReset{servers: r.servers, of: set, key: r.servers.prefix + record.Key, nodes: nodes})
+		resets = append(resets, &setReset{servers: r.servers, of: set, key: r.servers.locking.prefix + record.Key, nodes: nodes})
 	}
 	err := each(resets, func(one *setReset) error { return one.look(ctx) })
 	if err == nil {
@@ -119,7 +115,7 @@ func (r *resetCommand) run(c *cobra.Command) error {
 	}
 	out := c.OutOrStdout()
 	shown := out
-	if r.json { // for the person who is asked
+	if r.json { // stdout has only the document; a person must see the locks
 		shown = c.ErrOrStderr()
 	}
 	if !r.json || !r.yes {
@@ -131,7 +127,7 @@ func (r *resetCommand) run(c *cobra.Command) error {
 		return err
 	}
 	if r.yes {
-		if err := each(resets, func(one *setReset) error { return one.report.seen() }); err != nil {
+		if err := each(resets, (*setReset).seen); err != nil {
 			return err
 		}
 	} else {
@@ -144,28 +140,28 @@ func (r *resetCommand) run(c *cobra.Command) error {
 		return ctx.Err()
 	}
 	done := textOf(resets, func(one *setReset) string {
-		return fmt.Sprintf("%d of %d servers have a new record, and vote\n", one.report.renewed, len(one.report.Nodes))
+		return fmt.Sprintf("%d of %d servers have a new record, and vote\n", one.renewed, len(one.Nodes))
 	})
 	if err := plain.OutputEither(out, r.json, printed(resets), done); err != nil {
 		return err
 	}
-	return each(resets, func(one *setReset) error { return one.report.verdict() })
+	return each(resets, (*setReset).verdict)
 }
 
-// seen is an error if a server would be reset whose locks are not known.
-func (report *resetReport) seen() error {
-	if !report.blind {
+// seen returns an error if the locks of a server that would be reset are unknown.
+func (r *setReset) seen() error {
+	if !r.blind {
 		return nil
 	}
-	return fmt.Errorf("nothing was changed: --yes needs a list of the held locks, which are unknown on %s", report.silent)
+	return fmt.Errorf("nothing was changed: --yes needs a list of the held locks, which are unknown on %s", r.silent)
 }
 
-// each does something with all sets at once, and returns the first error.
+// each calls do for all sets concurrently, and returns the first error.
 func each(resets []*setReset, do func(*setReset) error) error {
 	return atOnce(len(resets), func(i int) error { return resets[i].of.blame(do(resets[i])) })
 }
 
-// textOf returns a text about each set, behind the name of its group.
+// textOf returns a text about each set, after the name of its group.
 func textOf(resets []*setReset, of func(*setReset) string) string {
 	var b strings.Builder
 	for _, one := range resets {
@@ -177,26 +173,23 @@ func textOf(resets []*setReset, of func(*setReset) string) string {
 	return b.String()
 }
 
-// printed returns what --json prints.
+// printed returns the document that --json prints.
 func printed(resets []*setReset) any {
 	if resets[0].of.group == "" {
-		return resets[0].report
+		return resets[0]
 	}
 	var all struct {
-		Groups []*resetReport `json:"groups"`
+		Groups []*setReset `json:"groups"`
 	}
-	for _, one := range resets {
-		all.Groups = append(all.Groups, one.report)
-	}
+	all.Groups = resets
 	return all
 }
 
 // look reads the records.
 func (r *setReset) look(ctx context.Context) error {
-	report := &resetReport{Group: r.of.group, Quorum: r.of.quorum(), Nodes: make([]resetNode, len(r.of.urls)), Locks: []string{}}
-	r.report = report
+	r.Group, r.Quorum, r.Nodes, r.Locks = r.of.group, r.of.quorum(), make([]resetNode, len(r.of.urls)), []string{}
 	for i, reply := range r.admit(ctx, func(int) *protocol.Admission { return &protocol.Admission{} }) {
-		n := &report.Nodes[i]
+		n := &r.Nodes[i]
 		n.Node = r.nodes.names[i]
 		switch {
 		case errors.Is(reply.Err, protocol.ErrWrongType):
@@ -207,7 +200,7 @@ func (r *setReset) look(ctx context.Context) error {
 		default:
 			n.learn(reply)
 		}
-		report.Answered++
+		r.Answered++
 	}
 	return ctx.Err()
 }
@@ -239,7 +232,7 @@ func (r *resetCommand) locks(ctx context.Context, resets []*setReset) error {
 		of := &status{CutOff: st.CutOff}
 		for _, l := range st.Locks {
 			if l.Group == one.of.group && l.State != inspect.Free {
-				one.report.Locks = append(one.report.Locks, l.title())
+				one.Locks = append(one.Locks, l.Title())
 			}
 		}
 		for _, n := range st.Nodes {
@@ -248,24 +241,24 @@ func (r *resetCommand) locks(ctx context.Context, resets []*setReset) error {
 			}
 			of.Nodes = append(of.Nodes, n)
 			if n.Error != "" {
-				one.report.Unseen = append(one.report.Unseen, plain.Word(n.Node)+": "+n.Error)
+				one.Unseen = append(one.Unseen, plain.Word(n.Node)+": "+n.Error)
 				isIt := func(of resetNode) bool { return of.Node == n.Node && of.Error == "" }
-				one.report.blind = one.report.blind || slices.ContainsFunc(one.report.Nodes, isIt)
+				one.blind = one.blind || slices.ContainsFunc(one.Nodes, isIt)
 			}
 		}
-		one.report.CutOff, one.report.silent = of.CutOff, of.silent()
+		one.CutOff, one.silent = of.CutOff, of.silent()
 	}
 	return nil
 }
 
-// feasible returns why these servers cannot be reset, or nil.
+// feasible returns the reason these servers cannot be reset, or nil.
 func feasible(resets []*setReset) error {
-	if err := each(resets, func(one *setReset) error { return one.report.haveQuorum() }); err != nil {
+	if err := each(resets, (*setReset).haveQuorum); err != nil {
 		return err
 	}
 	before := map[string]string{}
 	for _, one := range resets {
-		for _, n := range one.report.Nodes {
+		for _, n := range one.Nodes {
 			if other, twice := before[n.run]; twice && n.run != "" && n.run != record.Unknown {
 				return fmt.Errorf("%s is the same server as %s: it must not vote twice; nothing was changed", plain.Word(n.Node), plain.Word(other))
 			}
@@ -275,33 +268,34 @@ func feasible(resets []*setReset) error {
 	return nil
 }
 
-func (report *resetReport) haveQuorum() error {
-	if report.Answered < report.Quorum {
+func (r *setReset) haveQuorum() error {
+	if r.Answered < r.Quorum {
 		return &exitError{code: exitNoQuorum, err: fmt.Errorf("no quorum: %d of %d servers answered, and %d are needed; nothing was changed%s",
-			report.Answered, len(report.Nodes), report.Quorum, report.failures())}
+			r.Answered, len(r.Nodes), r.Quorum, r.failures())}
 	}
 	return nil
 }
 
-func (report *resetReport) failures() string {
-	return because("", len(report.Nodes), func(i int) (node, why string) { return report.Nodes[i].Node, report.Nodes[i].Error })
+func (r *setReset) failures() string {
+	return because("", len(r.Nodes), func(i int) (node, why string) { return r.Nodes[i].Node, r.Nodes[i].Error })
 }
 
 const resetQuestion = "All servers then vote at once, although they may have forgotten locks: two can hold one\n" +
 	"lock. Have all clients been stopped, or is no such lock held? Type yes to reset: "
 
-// off returns by how much the clock of each server is ahead of the lower median. The clocks were read at
-// about the same time. If that was not so, clients find that the clocks differ, and write new records.
-func (report *resetReport) off() []time.Duration {
+// off returns the lead of each server's clock over the lower median. It assumes that the clocks
+// were read at about the same time. If they were not, clients notice that the clocks differ, and
+// write new records.
+func (r *setReset) off() []time.Duration {
 	var clocks []time.Duration
-	for _, n := range report.Nodes {
+	for _, n := range r.Nodes {
 		if n.clock > 0 {
 			clocks = append(clocks, n.clock)
 		}
 	}
 	slices.Sort(clocks)
-	off := make([]time.Duration, len(report.Nodes))
-	for i, n := range report.Nodes {
+	off := make([]time.Duration, len(r.Nodes))
+	for i, n := range r.Nodes {
 		if n.clock > 0 {
 			off[i] = record.Off(n.clock - clocks[(len(clocks)-1)/2])
 		}
@@ -311,28 +305,27 @@ func (report *resetReport) off() []time.Duration {
 
 // renew replaces the records that were found.
 func (r *setReset) renew(ctx context.Context) {
-	report := r.report
-	r.clear(ctx, report)
-	off := report.off()
-	generations, began := make([]string, len(report.Nodes)), time.Now()
+	r.clear(ctx)
+	off := r.off()
+	generations, began := make([]string, len(r.Nodes)), time.Now()
 	replies := r.admit(ctx, func(i int) *protocol.Admission {
-		n := &report.Nodes[i]
+		n := &r.Nodes[i]
 		if n.Error != "" {
 			return nil
 		}
-		fresh := record.New(n.run, len(report.Nodes))
-		fresh.Basis, fresh.Off, fresh.Groups = record.Proof, off[i], r.servers.hashOf(r.of)
+		fresh := record.New(n.run, len(r.Nodes))
+		fresh.Basis, fresh.Off, fresh.Groups = record.Proof, off[i], r.servers.targets.hashOf(r.of)
 		generations[i] = fresh.Generation
 		return &protocol.Admission{Old: n.Found, New: fresh.String(), Run: n.run, Life: record.DrawLife()}
 	})
-	// A client knows a server's clock to 5 ms, and to the time that an answer takes. The first votes of one
-	// that starts at once must not seem to be from before the new records.
+	// A client knows a server's clock to within 5 ms and the response time. The first votes for a
+	// client that starts at once must not seem older than the new records.
 	select {
 	case <-time.After(10*time.Millisecond + time.Since(began)):
 	case <-ctx.Done():
 	}
 	for i, reply := range replies {
-		n := &report.Nodes[i]
+		n := &r.Nodes[i]
 		switch {
 		case n.Error != "":
 		case reply.Err != nil:
@@ -340,7 +333,7 @@ func (r *setReset) renew(ctx context.Context) {
 		default:
 			now, err := record.Parse(reply.Epoch.Record)
 			if n.Reset = err == nil && now.Generation == generations[i]; n.Reset {
-				report.renewed++
+				r.renewed++
 			} else {
 				n.failed(errChanged)
 			}
@@ -350,11 +343,11 @@ func (r *setReset) renew(ctx context.Context) {
 
 var errChanged = errors.New("its record has changed in the meantime: a client is running, or the server was restarted")
 
-// clear deletes keys that are no strings. A server with such a key reports its identity only when the
-// key is gone.
-func (r *setReset) clear(ctx context.Context, report *resetReport) {
-	atOnce(len(report.Nodes), func(i int) error {
-		if n := &report.Nodes[i]; n.NoString {
+// clear deletes keys other than strings. A server reports its identity only after such a key is
+// gone.
+func (r *setReset) clear(ctx context.Context) {
+	atOnce(len(r.Nodes), func(i int) error {
+		if n := &r.Nodes[i]; n.NoString {
 			if err := r.clearOne(ctx, i); err != nil {
 				n.failed(err)
 			}
@@ -362,22 +355,22 @@ func (r *setReset) clear(ctx context.Context, report *resetReport) {
 		return nil
 	})
 	replies := r.admit(ctx, func(i int) *protocol.Admission {
-		if n := &report.Nodes[i]; n.NoString && n.Error == "" {
+		if n := &r.Nodes[i]; n.NoString && n.Error == "" {
 			return &protocol.Admission{}
 		}
 		return nil
 	})
 	for i, reply := range replies {
-		if n := &report.Nodes[i]; reply.Err != nil {
+		if n := &r.Nodes[i]; reply.Err != nil {
 			n.failed(reply.Err)
 		} else if reply.Epoch != nil {
 			n.learn(reply)
-			n.Found = "" // a record that is there now is a client's
+			n.Found = "" // a new record is from a client
 		}
 	}
 }
 
-// clearScript deletes the record's key if it is no string.
+// clearScript deletes the record's key unless it is a string.
 const clearScript = `
 local found = redis.pcall('GET', KEYS[1])
 if type(found) == 'table' and found.err and string.find(found.err, 'WRONGTYPE', 1, true) then
@@ -404,34 +397,33 @@ func (r *setReset) clearOne(ctx context.Context, i int) error {
 const resetShown = 10
 
 func (r *setReset) text() string {
-	report := r.report
 	var b strings.Builder
 	rows := [][]string{{"SERVER", "NODES", "BORN", "QUARANTINE", "LONGEST TTL", "NOTE"}}
-	for i := range report.Nodes {
-		n := &report.Nodes[i]
-		rows = append(rows, append([]string{plain.Word(n.Node)}, n.columns(cmp.Or(r.servers.maxTTL, usualTTL))...))
+	for i := range r.Nodes {
+		n := &r.Nodes[i]
+		rows = append(rows, append([]string{plain.Word(n.Node)}, n.columns(cmp.Or(r.servers.locking.maxTTL, usualTTL))...))
 	}
 	b.WriteString(plain.Table(rows))
-	if held := len(report.Locks); held > 0 {
-		names := strings.Join(report.Locks[:min(held, resetShown)], ", ")
+	if held := len(r.Locks); held > 0 {
+		names := strings.Join(r.Locks[:min(held, resetShown)], ", ")
 		if held > resetShown {
 			names += fmt.Sprintf(", and %d more", held-resetShown)
 		}
-		if report.CutOff {
+		if r.CutOff {
 			names += ", and others that were not listed"
 		}
 		fmt.Fprintln(&b, plain.Wrap(fmt.Sprintf("Locks that are held, %d: %s. On servers that others use as well, any key with a string looks like a lock.", held, names), 0))
-	} else if report.silent == "" {
+	} else if r.silent == "" {
 		fmt.Fprintln(&b, "No lock is held.")
 	}
-	if report.silent != "" {
-		fmt.Fprintln(&b, plain.Wrap("The held locks are unknown on "+report.silent, 0))
+	if r.silent != "" {
+		fmt.Fprintln(&b, plain.Wrap("The held locks are unknown on "+r.silent, 0))
 	}
 	return b.String()
 }
 
-// columns returns the server's record as columns. Clients that know of no other clients take
-// assumed for the longest TTL.
+// columns returns the server's record as columns. Clients without knowledge of other clients use
+// assumed as the longest TTL.
 func (n *resetNode) columns(assumed time.Duration) []string {
 	r, err := record.Parse(n.Found)
 	note := ""
@@ -459,19 +451,19 @@ func (n *resetNode) columns(assumed time.Duration) []string {
 			longest = max(longest, s.TTL)
 		}
 	}
-	return []string{fmt.Sprint(r.Nodes), max(0, n.clock-r.Born).Round(time.Second).String() + " ago", left, ttlText(millis(longest))}
+	return []string{fmt.Sprint(r.Nodes), max(0, n.clock-r.Born).Round(time.Second).String() + " ago", left, ttlText(survey.Millis(longest))}
 }
 
 // verdict is an error unless every server has a new record.
-func (report *resetReport) verdict() error {
-	left := len(report.Nodes) - report.renewed
+func (r *setReset) verdict() error {
+	left := len(r.Nodes) - r.renewed
 	if left == 0 {
 		return nil
 	}
 	voting := "locks can be taken without the others, but one failure weighs more"
-	if report.renewed < report.Quorum {
+	if r.renewed < r.Quorum {
 		voting = "no lock can be taken by these alone"
 	}
 	return &exitError{code: exitFailed, err: fmt.Errorf("NOT COMPLETE: %d of %d servers keep their old record (%s): stop all clients, make sure that these servers answer, and run redlock reset again%s",
-		left, len(report.Nodes), voting, report.failures())}
+		left, len(r.Nodes), voting, r.failures())}
 }

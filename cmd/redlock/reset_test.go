@@ -29,7 +29,7 @@ func guarded(t *testing.T, urls []string) *redlock.Locker {
 	return l
 }
 
-// locksAtOnce has a new client take a lock, without a quarantine before.
+// locksAtOnce lets a new client take a lock, and fails if it has to wait for a quarantine.
 func locksAtOnce(t *testing.T, urls []string, opts ...redlock.Option) {
 	t.Helper()
 	lockNow(t, guarded(t, urls), opts...)
@@ -46,7 +46,7 @@ func lockNow(t *testing.T, l *redlock.Locker, opts ...redlock.Option) {
 	tr.NoError(t, lock.Release(t.Context()))
 }
 
-// reset is the command with --yes, again if a client that has its lock by the votes of a
+// reset runs the command with --yes. It repeats the command if a client that won its lock with a
 // quorum is still writing to another server.
 func reset(t *testing.T, urls []string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
@@ -62,7 +62,7 @@ func reset(t *testing.T, urls []string, args ...string) (code int, stdout, stder
 	return code, stdout, stderr
 }
 
-// readRecord returns what stands in a server's record.
+// readRecord returns a server's record.
 func readRecord(t *testing.T, url string) *record.Record {
 	t.Helper()
 	r, err := record.Parse(has(t, url, record.Key))
@@ -70,8 +70,8 @@ func readRecord(t *testing.T, url string) *record.Record {
 	return r
 }
 
-// Three servers of five that no client believes are an outage which does not end by itself.
-func TestResetCuresRecordsThatStopAllLocks(t *testing.T) {
+// If no client accepts the records of three of five servers, the outage does not end by itself.
+func TestResetReplacesRecordsThatBlockAllLocks(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleet.Process, 5)
 	urls := f.URLs()
@@ -81,7 +81,7 @@ func TestResetCuresRecordsThatStopAllLocks(t *testing.T) {
 	tr.NoError(t, err)
 	tr.Zero(t, code, errs)
 	assert.Contains(t, out, "5 of 5 servers have a new record")
-	locksAtOnce(t, urls) // though they are new
+	locksAtOnce(t, urls) // although the servers are new
 	locksAtOnce(t, urls, redlock.Fenced())
 
 	running := guarded(t, urls)
@@ -98,11 +98,12 @@ func TestResetCuresRecordsThatStopAllLocks(t *testing.T) {
 		name   string
 		begin  func(url string)
 		doctor string // what it says
-		client string // what a client says
+		client string // part of the client's error
 	}{
 		{"garbage", func(url string) { ask(t, url, "SET", record.Key, "\x1b[2Jgarbage @ \xff") }, "is invalid", "redlock reset"},
 		{"another type", func(url string) {
-			// In one step, because the running client writes a record that is missing.
+			// The record is replaced in one step, because the running client would write a missing
+			// record.
 			ask(t, url, "EVAL", `redis.call("DEL", KEYS[1]) return redis.call("HSET", KEYS[1], "f", "v")`, 1, record.Key)
 		}, "is not a string", record.Key},
 		{"a quarantine of a year", year(func(r *record.Record, now time.Duration) {
@@ -129,7 +130,7 @@ func TestResetCuresRecordsThatStopAllLocks(t *testing.T) {
 				assert.ErrorContains(t, err, damage.client)
 			}
 			if damage.client != "" {
-				_, err := guarded(t, urls).TryAcquire(t.Context(), "stopped, too") // the first name is being given back
+				_, err := guarded(t, urls).TryAcquire(t.Context(), "stopped, too") // a second name: the first is being released
 				tr.ErrorIs(t, err, redlock.ErrNoQuorum)
 				assert.ErrorContains(t, err, damage.client)
 				code, r := examineURLs(t, urls)
@@ -180,7 +181,7 @@ func TestResetChangesTheNumberOfServers(t *testing.T) {
 	assert.ErrorIs(t, err, redlock.ErrSettings, "clients that were not stopped have no quorum")
 }
 
-func TestResetShowsWhatIsRiskedAndWantsToBeConfirmed(t *testing.T) {
+func TestResetShowsItsRisksAndRequiresConfirmation(t *testing.T) {
 	t.Parallel()
 	onKinds(t, 3, func(t *testing.T, f fleet.Fleet) {
 		reset(t, f.URLs())
@@ -205,7 +206,7 @@ func TestResetShowsWhatIsRiskedAndWantsToBeConfirmed(t *testing.T) {
 	})
 }
 
-func TestResetSaysLoudlyWhatItCouldNotDo(t *testing.T) {
+func TestResetReportsItsFailures(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleet.Process, 5)
 	urls := f.URLs()
@@ -232,20 +233,19 @@ func TestResetSaysLoudlyWhatItCouldNotDo(t *testing.T) {
 	assert.Equal(t, before, has(t, urls[3], record.Key))
 }
 
-// A record that is written between the question and the answer was not shown.
-func TestResetReplacesOnlyTheRecordsThatWereShown(t *testing.T) {
+// A record that a client writes between the question and the answer was not shown.
+func TestResetReplacesOnlyShownRecords(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleet.Process, 5)
 	urls := f.URLs()
 	ask(t, urls[2], "HSET", record.Key, "f", "v")
 	ask(t, urls[3], "HSET", record.Key, "f", "v")
-	s := &servers{dialTimeout: longEnough}
+	s := &servers{reach: reach{timeout: longEnough}}
 	nodes, err := s.nodeSet(urls)
 	tr.NoError(t, err)
 	defer nodes.close()
 	r := &setReset{servers: s, of: serverSet{urls: urls}, key: record.Key, nodes: nodes}
 	tr.NoError(t, r.look(t.Context()))
-	report := r.report
 	const another = "2 run=- gen=another nodes=5 born=0 forgot=0 basis=0 steps="
 	for _, i := range []int{0, 2} {
 		ask(t, urls[i], "DEL", record.Key)
@@ -254,21 +254,21 @@ func TestResetReplacesOnlyTheRecordsThatWereShown(t *testing.T) {
 	tr.NoError(t, f.Restart(t.Context(), 4, fleet.Kept))
 	r.renew(t.Context())
 	for i, done := range []bool{false, true, false, true, false} {
-		assert.Equal(t, done, report.Nodes[i].Reset, i)
+		assert.Equal(t, done, r.Nodes[i].Reset, i)
 		if !done {
-			assert.NotEmpty(t, report.Nodes[i].Error)
+			assert.NotEmpty(t, r.Nodes[i].Error)
 		}
 	}
-	assert.Contains(t, report.Nodes[0].Error, "changed in the meantime")
+	assert.Contains(t, r.Nodes[0].Error, "changed in the meantime")
 	assert.Equal(t, another, has(t, urls[0], record.Key))
 	assert.Equal(t, another, has(t, urls[2], record.Key))
 	assert.Empty(t, has(t, urls[4], record.Key))
-	assert.ErrorContains(t, report.verdict(), "NOT COMPLETE: 3 of 5")
-	assert.ErrorContains(t, report.verdict(), "no lock can be taken")
+	assert.ErrorContains(t, r.verdict(), "NOT COMPLETE: 3 of 5")
+	assert.ErrorContains(t, r.verdict(), "no lock can be taken")
 }
 
-// TestResetDoesNotGoBlind: with --yes nobody would learn that the locks are not known.
-func TestResetDoesNotGoBlind(t *testing.T) {
+// TestResetRefusesUnknownLocks: with --yes, nobody would notice that the locks are unknown.
+func TestResetRefusesUnknownLocks(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleet.Process, 3)
 	urls := f.URLs()
@@ -285,13 +285,13 @@ func TestResetDoesNotGoBlind(t *testing.T) {
 	assert.Zero(t, code, errs)
 }
 
-func TestResetForMachines(t *testing.T) {
+func TestResetPrintsJSON(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleet.Embedded, 3)
 	put(t, f.URLs()[:1], "nightly", "v")
 	code, out, errs := reset(t, f.URLs(), "--json")
 	tr.Zero(t, code, errs)
-	var r resetReport
+	var r setReset
 	tr.NoError(t, json.Unmarshal([]byte(out), &r))
 	assert.Equal(t, []string{"nightly"}, r.Locks)
 	assert.Equal(t, 3, r.Answered)
@@ -299,7 +299,7 @@ func TestResetForMachines(t *testing.T) {
 		assert.True(t, n.Reset)
 	}
 
-	code, out, errs = redlockCommand(t, on(f, "reset", "--json")...) // as the page writes it; there is no terminal
+	code, out, errs = redlockCommand(t, on(f, "reset", "--json")...) // as in the page; there is no terminal
 	assert.Equal(t, exitUsage, code)
 	assert.Empty(t, out)
 	assert.Contains(t, errs, "Locks that are held, 1: nightly.")

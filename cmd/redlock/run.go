@@ -36,28 +36,11 @@ expires after one TTL.
 Processes that the command leaves running are ended with it, except those in other process groups
 (setsid) or of another user (sudo). If the command itself is of another user, redlock says so when
 the lock is lost, because it cannot end the command. If two writers would do harm, use
---fenced, and make the resource refuse a lower $REDLOCK_FENCE than it has seen. On Windows nothing
-can leave the job object, and Ctrl-Break stands for SIGTERM.
+--fenced, and make the resource refuse a lower $REDLOCK_FENCE than it has seen. On Windows no
+process can escape the job object, and Ctrl-Break replaces SIGTERM.
 
-For cron, --once-per 5m runs the command once in each slot of 5m by the clock, on all machines
-together. The slots are the multiples of 5m since midnight in UTC, and a start belongs to the
-nearest: 12:02:31 and 12:07:29 to 12:05. So machines agree if their clocks differ by less than
-half a slot. A second redlock in a slot exits as if another client held the lock. What counts is the
-start of redlock. If it then waits for more than two slots (at least half a minute), it
-cannot know whether the command was run: it does not run it, and exits with 1.
-
-For a daily job, write --once-per day and the time zone of the crontab, such as --time-zone
-Europe/Berlin, the same on all machines: 24h could leave a day out when summer time begins. A day
-begins half a minute before midnight, for machines that are a little early. For every few hours,
-write --once-per 1h, or 30m if the job starts at half past an hour of UTC.
-
-If starts may be late, because of a random delay or because the machine was off, name the time of
-the schedule: --tick 2030-01-07T02:30:00+01:00, or --tick @1893979800 (seconds since 1970). Its
-slot counts then, in place of the slot of the start.
-
-For a job without a schedule, such as one that a program runs when it starts, --at-least-apart 1h
-runs the command unless its last start, on any machine, was less than an hour ago. For a schedule
-use --once-per: of two starts that are a moment closer than 1h the second is refused.
+For cron, --once-per 5m runs the command once in each slot of 5m, on all machines together; see
+"redlock help cron".
 
 The command has the environment of redlock, also $REDLOCK_NODES with its passwords. It finds there
   REDLOCK_NAME         the name
@@ -78,8 +61,8 @@ type runCommand struct {
 	zone    string // of a day
 	apart   time.Duration
 	tickAt  tickTime
-	ticks   *once.Job // as --once-per or --at-least-apart has it; nil without
-	started time.Time // or the time of --tick
+	ticks   *once.Job // from --once-per or --at-least-apart; nil without
+	started time.Time // start of the command, or the time of --tick
 }
 
 // A tickLength is the value of --once-per: a time, or a day of the calendar.
@@ -103,7 +86,7 @@ func (l *tickLength) String() string {
 	return slots.Text(l.every)
 }
 
-// Type names the type for wanted, which has the words for it.
+// Type returns the name of the type, for which wanted has a description.
 func (l *tickLength) Type() string { return "tick" }
 
 // A tickTime is the value of --tick.
@@ -126,7 +109,7 @@ func (t *tickTime) String() string {
 	return t.Format(time.RFC3339)
 }
 
-// Type names the type for wanted, which has the words for it.
+// Type returns the name of the type, for which wanted has a description.
 func (t *tickTime) Type() string { return "time" }
 
 func newRun() *cobra.Command {
@@ -184,7 +167,7 @@ func newRun() *cobra.Command {
 	return c
 }
 
-// check completes the flags and refuses what contradicts itself.
+// check completes the flags, and refuses conflicting flags.
 func (r *runCommand) check(names []string) error {
 	if err := r.acquisition.check(names); err != nil {
 		return err
@@ -224,12 +207,12 @@ func (r *runCommand) check(names []string) error {
 	if r.tickAt.Unix() <= 0 || ahead > slot {
 		return wrong(r.flags, "tick", "must be later than 1970, and at most one slot (%s) from now: the mark of a later tick would block the command until then", slots.Text(slot))
 	}
-	r.started = r.started.Add(ahead) // by the clock that cannot be set, from now on
+	r.started = r.started.Add(ahead) // keeps the monotonic reading, so later changes of the wall clock do not matter
 	return nil
 }
 
-// nameAndCommand splits the arguments, of which so many stood before the first --. A name that
-// begins with - would be a flag there, so it stands behind one -- and before another.
+// nameAndCommand splits the arguments; dash is the number of arguments before the first --. A name that
+// begins with - looks like a flag, so the user puts it between two --.
 func nameAndCommand(args []string, dash int) (name string, command []string, err error) {
 	if dash == 0 && len(args) > 2 && strings.HasPrefix(args[0], "-") && args[1] == "--" {
 		return args[0], args[2:], nil
@@ -245,8 +228,8 @@ func nameAndCommand(args []string, dash int) (name string, command []string, err
 	return args[0], args[1:], nil
 }
 
-// withoutDashes returns the error of a command without the -- before it. Whose the flags are that were
-// given is not known.
+// withoutDashes returns the error of a command without the -- before it. The owner of the flags
+// is unknown.
 func withoutDashes(args []string, flagged bool) error {
 	ours, theirs := "", ""
 	if flagged {
@@ -255,8 +238,8 @@ func withoutDashes(args []string, flagged bool) error {
 	return usageErrorf("-- is missing before the command: write redlock run %s%s -- %s%s", ours, plain.ShellWord(args[0]), line(args[1:]), theirs)
 }
 
-// line returns a command as a line for a shell: as it is given, or by sh if it is a line of a shell in
-// one word.
+// line returns a command as a shell would take it: unchanged, or with sh in front if it is a shell
+// line in one word.
 func line(command []string) string {
 	if len(command) == 1 && strings.ContainsAny(command[0], " \t\n") {
 		command = []string{"sh", "-c", command[0]}
@@ -297,8 +280,9 @@ func (r *runCommand) run(ctx context.Context, names, argv []string) error {
 	return r.hold(ctx, lock, j, argv[0])
 }
 
-// claim marks the start of --at-least-apart, or the tick of --once-per, if there is one: that of the start, because what ran while this
-// command waited was the run of its tick. The error says why the command must not run.
+// claim marks the start of --at-least-apart, or the tick of --once-per, if there is one: the tick
+// of the start, because a run by another machine during the wait was the run of that tick. The
+// error has the reason the command must not run.
 func (r *runCommand) claim(ctx context.Context, lock *redlock.Lock) error {
 	if r.ticks == nil {
 		return nil
@@ -314,9 +298,9 @@ func (r *runCommand) claim(ctx context.Context, lock *redlock.Lock) error {
 	case errors.Is(err, redlock.ErrMarked):
 		return &exitError{code: exitFailed, err: fmt.Errorf("%s has the mark of --once-per, which does not have the time of the last start: use another NAME, or wait until the mark has expired", plain.Word(lock.Name()))}
 	case err == nil && !first && r.ticks.Apart != 0:
-		return r.conflict(fmt.Errorf("%s was last started less than %s ago", plain.Word(lock.Name()), slots.Text(r.ticks.Apart)), r.verbose > 0)
+		return r.conflict(fmt.Errorf("%s was last started less than %s ago", plain.Word(lock.Name()), slots.Text(r.ticks.Apart)), r.logging.verbose > 0)
 	case err == nil && !first:
-		return r.conflict(fmt.Errorf("%s is done for its tick, %s", plain.Word(lock.Name()), r.tick()), r.verbose > 0)
+		return r.conflict(fmt.Errorf("%s is done for its tick, %s", plain.Word(lock.Name()), r.tick()), r.logging.verbose > 0)
 	}
 	return err
 }
@@ -330,11 +314,11 @@ func (r *runCommand) tick() string {
 	return tick.Local().Format(time.DateTime)
 }
 
-// hold runs the job of that name while the lock is held, and releases the lock.
+// hold runs the job while the lock is held, and then releases the lock.
 func (r *runCommand) hold(ctx context.Context, lock *redlock.Lock, j *job.Job, name string) error {
 	began := time.Now()
 	end, failed := j.Run(lock, environment(lock, r.fenced, r.permits > 1))
-	end.Lost = r.told.Because(end.Lost) // before the servers answer the release
+	end.Lost = r.told.Because(end.Lost) // read before the servers answer the release
 	if !end.Swept && end.Lost == nil {
 		r.warn("processes that the command has left behind cannot be ended; the lock is released")
 	}
@@ -342,7 +326,7 @@ func (r *runCommand) hold(ctx context.Context, lock *redlock.Lock, j *job.Job, n
 	if lingered && !j.Linger(lock, r.minHold-time.Since(began)) {
 		r.warn("the lock was lost after the command had ended, before the end of --min-hold")
 	}
-	// Not bounded by ctx, which a signal that was meant for the command has ended.
+	// The release is not bounded by ctx, because a signal for the command has ended ctx.
 	var cannot *fs.PathError
 	switch released := lock.Release(context.WithoutCancel(ctx)); {
 	case errors.As(failed, &cannot):
@@ -353,7 +337,7 @@ func (r *runCommand) hold(ctx context.Context, lock *redlock.Lock, j *job.Job, n
 		return &exitError{code: exitLost, err: fmt.Errorf("%w; %s", end.Lost, fate(end))}
 	case errors.Is(released, redlock.ErrLost) && !lingered:
 		return &exitError{code: exitLost, err: fmt.Errorf("%w; the command had not ended by then", released)}
-	case released != nil && !errors.Is(released, redlock.ErrLost) && !errors.Is(released, redlock.ErrSameServer): // which was told
+	case released != nil && !errors.Is(released, redlock.ErrLost) && !errors.Is(released, redlock.ErrSameServer): // it was reported before
 		r.warn(fmt.Sprintf("%v; the lock expires within %v", released, r.ttl))
 	}
 	if end.Code != 0 {
@@ -362,7 +346,7 @@ func (r *runCommand) hold(ctx context.Context, lock *redlock.Lock, j *job.Job, n
 	return nil
 }
 
-// fate says what became of a command whose lock was lost.
+// fate describes the end of a command whose lock was lost.
 func fate(end job.Result) string {
 	switch {
 	case !end.Swept:
@@ -382,7 +366,7 @@ func cannotRun(name string, err error) error {
 	if reason, is := errors.AsType[*exec.Error](err); is {
 		err = reason.Err
 	}
-	if path, is := err.(*fs.PathError); is { // and not one of redlock's own processes
+	if path, is := err.(*fs.PathError); is { // the command failed, not one of redlock's own processes
 		err = path.Err
 	}
 	if errors.Is(err, syscall.EAGAIN) {
@@ -391,9 +375,9 @@ func cannotRun(name string, err error) error {
 	return &exitError{code: code, err: fmt.Errorf("%s: %w", plain.Word(name), err)}
 }
 
-// environment returns the command's environment: ours, with its own lock's name, end and token.
-// Those of a lock under which we run ourselves are removed, because the command must not write
-// with the token of another lock.
+// environment returns the command's environment: ours, with the name, end and token of its lock. If
+// redlock itself runs under a lock, the variables of that lock are removed, because the command
+// must not write with the token of another lock.
 func environment(lock *redlock.Lock, fenced, permits bool) []string {
 	ofLock := []string{"REDLOCK_NAME", "REDLOCK_FENCE", "REDLOCK_UNTIL", "REDLOCK_PERMIT"}
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {

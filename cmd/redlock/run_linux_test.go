@@ -21,8 +21,9 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// TestAPersonSeesWhoIsWaitedFor, and nothing of it once the command runs.
-func TestAPersonSeesWhoIsWaitedFor(t *testing.T) {
+// TestPersonSeesTheHolder: a person sees the holder during the wait, but not after the command has
+// started.
+func TestPersonSeesTheHolder(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	lock, err := client(t, f).Acquire(t.Context(), "x", redlock.Owner("web-3"))
@@ -38,7 +39,7 @@ func TestAPersonSeesWhoIsWaitedFor(t *testing.T) {
 	lock, err = client(t, f).Acquire(t.Context(), "x", redlock.Owner("web-3"))
 	tr.NoError(t, err)
 	isNamed := false
-	for try := 0; !isNamed && try < 10; try++ { // one that does not wait is refused before a busy server has said by whom
+	for try := 0; !isNamed && try < 10; try++ { // without a wait, the caller is refused before a busy server has reported the holder
 		p = command(t, f.URLs(), "run", "--no-wait", "x", "--", "echo", "mine")
 		p.Stderr = nil
 		s = atTerminal(t, p.Cmd)
@@ -60,17 +61,17 @@ func shell(t *testing.T, urls []string) *watched {
 	p := command(t, urls)
 	path := p.Path
 	p.Path, p.Args, p.Stderr = bash, []string{"bash", "--norc", "--noprofile", "-i"}, nil
-	p.Env = append(p.Env, "PS1=$ ", "TERM=dumb", "HISTFILE=/dev/null", "redlock="+path, "REDLOCK_NODE_TIMEOUT=1600ms") // for a TTL of 2s, the least
+	p.Env = append(p.Env, "PS1=$ ", "TERM=dumb", "HISTFILE=/dev/null", "redlock="+path, "REDLOCK_NODE_TIMEOUT=1600ms") // for a TTL of 2s, the shortest
 	return atTerminal(t, p.Cmd)
 }
 
-func TestAJobCanBeStoppedAndContinued(t *testing.T) {
+func TestJobCanBeStoppedAndContinued(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	l := client(t, f)
 	s := shell(t, f.URLs())
 	s.types(t, "$redlock run --ttl 60s x -- cat\n")
-	s.answers(t, "one") // so the shell, too, has done what it does with the terminal
+	s.answers(t, "one") // the shell has finished its changes of the terminal
 	for _, line := range []string{"two", "three"} {
 		s.insist(t, ctrlZ, "Stopped")
 		_, err := l.TryAcquire(t.Context(), "x")
@@ -85,7 +86,7 @@ func TestAJobCanBeStoppedAndContinued(t *testing.T) {
 	s.types(t, "exit\n")
 }
 
-func TestAJobThatWasStoppedForTooLongIsEnded(t *testing.T) {
+func TestJobStoppedForTooLongIsEnded(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	l := client(t, f)
@@ -93,7 +94,7 @@ func TestAJobThatWasStoppedForTooLongIsEnded(t *testing.T) {
 	s.types(t, "$redlock run --ttl 2s x -- cat\n")
 	s.answers(t, "one")
 	s.insist(t, ctrlZ, "Stopped")
-	lock, err := l.Acquire(t.Context(), "x") // it is not renewed
+	lock, err := l.Acquire(t.Context(), "x") // the lock is not renewed
 	tr.NoError(t, err)
 	s.types(t, "fg\n")
 	s.shows(t, "lock lost")
@@ -102,7 +103,7 @@ func TestAJobThatWasStoppedForTooLongIsEnded(t *testing.T) {
 	s.types(t, "exit\n")
 }
 
-func TestAStoppedJobThatIsEndedDoesNotLinger(t *testing.T) {
+func TestStoppedJobEndsWithoutLingering(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	s := shell(t, f.URLs())
@@ -110,14 +111,14 @@ func TestAStoppedJobThatIsEndedDoesNotLinger(t *testing.T) {
 	s.answers(t, "one")
 	s.insist(t, ctrlZ, "Stopped")
 	s.types(t, "kill %1\n")
-	s.insist(t, "\n", "Exit 143") // which the shell tells before a prompt
+	s.insist(t, "\n", "Exit 143") // printed by the shell before a prompt
 	free(t, client(t, f), "x")
 	s.types(t, "exit\n")
 }
 
-// The terminal has one foreground. It is not for the command alone where that is part
-// of a pipeline, as of "redlock run ... | less".
-func TestInAPipelineWhoeverReadsFromTheTerminalHasIt(t *testing.T) {
+// The terminal has one foreground process group. The command cannot be alone in it if it is part of
+// a pipeline, such as "redlock run ... | less".
+func TestReaderInAPipelineOwnsTheTerminal(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	s := shell(t, f.URLs())
@@ -138,7 +139,7 @@ func TestInAPipelineWhoeverReadsFromTheTerminalHasIt(t *testing.T) {
 	s.types(t, "exit\n")
 }
 
-func TestACommandThatIsStoppedCanBeEnded(t *testing.T) {
+func TestStoppedCommandCanBeEnded(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	p := command(t, f.URLs(), "run", "x", "--", "sh", "-c", "echo $$; kill -STOP $$").begin(t)
@@ -155,9 +156,9 @@ func TestACommandThatIsStoppedCanBeEnded(t *testing.T) {
 	free(t, client(t, f), "x")
 }
 
-// There the process group that we were started in has no number. What waits for the
-// command's group to become empty must not wait for the warden.
-func TestRedlockInAPIDNamespaceOfItsOwnEndsWithItsCommand(t *testing.T) {
+// In the namespace, the process group that started redlock has no ID. The wait for the end of the
+// command's group must not wait for the warden.
+func TestRedlockInItsOwnPIDNamespaceEndsWithItsCommand(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	p := command(t, f.URLs(), "run", "--ttl", "10m", "x", "--", "sh", "-c", "exit 4")
@@ -172,7 +173,8 @@ func TestRedlockInAPIDNamespaceOfItsOwnEndsWithItsCommand(t *testing.T) {
 	free(t, client(t, f), "x")
 }
 
-// TestProcessOneReapsOrphans that password commands leave behind: nobody else does in a container.
+// TestProcessOneReapsOrphans: in a container, no other process reaps the orphans of password
+// commands.
 func TestProcessOneReapsOrphans(t *testing.T) {
 	t.Parallel()
 	unshare, err := exec.LookPath("unshare")
@@ -197,7 +199,7 @@ func TestProcessOneReapsOrphans(t *testing.T) {
 		}
 		eventually(t, "the command has run", isRun)
 		children := func(of string, format string) []string {
-			out, _ := exec.Command("ps", "--ppid", of, "-o", format).Output() // fails if there are none
+			out, _ := exec.Command("ps", "--ppid", of, "-o", format).Output() // fails if no process matches
 			return strings.Fields(string(out))
 		}
 		one := children(strconv.Itoa(p.Process.Pid), "pid=")
@@ -221,9 +223,10 @@ func worldReadable(t *testing.T, mode os.FileMode) string {
 	return path
 }
 
-// TestACommandOfAnotherUserIsToldOf: it cannot be ended when its lock is lost, so another client can have the
-// lock beside it. The user learns that at once, also from the warden alone.
-func TestACommandOfAnotherUserIsToldOf(t *testing.T) {
+// TestCommandOfAnotherUserIsReported: redlock cannot end such a command when its lock is lost, so
+// another client can have the lock at the same time. The user learns that immediately, even if only
+// the warden is alive.
+func TestCommandOfAnotherUserIsReported(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to start a command that becomes root")

@@ -25,7 +25,7 @@ import (
 
 	"github.com/redquorum/redquorum/cmd/redlock/internal/job"
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/relay"
+	"github.com/redquorum/redquorum/internal/fleet/relay"
 	"github.com/redquorum/redquorum/once"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -36,9 +36,6 @@ func TestExitCodes(t *testing.T) {
 	l := client(t, f)
 	lock, err := l.Acquire(t.Context(), "taken")
 	tr.NoError(t, err)
-	for _, url := range f.URLs() {
-		ask(t, url, "SET", "stuck", "v")
-	}
 	noExec, script := filepath.Join(t.TempDir(), "binary"), filepath.Join(t.TempDir(), "script")
 	tr.NoError(t, os.WriteFile(noExec, []byte("of another machine\x00"), 0o700))
 	tr.NoError(t, os.WriteFile(script, []byte(`test "$0 $1 $REDLOCK_NAME" = "`+script+` one two s" && exit 7`), 0o700))
@@ -64,7 +61,8 @@ func TestExitCodes(t *testing.T) {
 		{"held, one try", []string{"run", "--no-wait", "taken", "--", "true"}, "", 75, ""},
 		{"held, one try, told", []string{"run", "-v", "--no-wait", "taken", "--", "true"}, "", 75, "held by another"},
 		{"held, waited for in silence", []string{"run", "-q", "--wait", "300ms", "taken", "--", "true"}, "", 75, ""},
-		{"held for ever", []string{"run", "--no-wait", "stuck", "--", "true"}, "", 75, "by a key without TTL; see redlock status stuck"},
+		{"nested", []string{"run", "outer", "--", "env", commandEnv + "=1", self(t), "run", "outer", "--", "true"}, "", 75, "locks are not re-entrant"},
+		{"nested, another name", []string{"run", "outer-1", "--", "env", commandEnv + "=1", self(t), "run", "inner-1", "--", "true"}, "", 0, ""},
 		{"no quorum, in silence", []string{"run", "-q", "--no-wait", "a", "--", "true"}, nodesEnv(dead), 69, "no quorum"},
 		{"held, at the end of the waiting", []string{"run", "--wait", "300ms", "taken", "--", "true"}, "", 75, "redlock: taken: waited 300ms: held by another\n"},
 		{"held, one of several", []string{"run", "--wait", "300ms", "m", "--and", "taken", "--", "true"}, "", 75, "m, taken: waited 300ms: held by another: taken"},
@@ -103,6 +101,20 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
+// A caller that tries once waits only milliseconds for the TTL of the key, so on a busy machine the
+// try may end before the TTL arrives.
+func TestKeyWithoutTTLIsReported(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	for _, url := range f.URLs() {
+		ask(t, url, "SET", "stuck", "v")
+	}
+	eventually(t, "a key without TTL is reported", func() bool {
+		code, _, stderr := command(t, f.URLs(), "run", "--no-wait", "stuck", "--", "true").outcome(t)
+		return code == 75 && strings.Contains(stderr, "by a key without TTL; see redlock status stuck")
+	})
+}
+
 // deadAddress returns an address where no server listens.
 func deadAddress(t *testing.T) string {
 	t.Helper()
@@ -112,7 +124,7 @@ func deadAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-func TestTheCommandHasItsLockInTheEnvironmentAndOurInputAndOutput(t *testing.T) {
+func TestCommandHasItsLockInTheEnvironmentAndOurInputAndOutput(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	p := command(t, f.URLs(), "run", "--fenced", "it's", "--", "sh", "-c", `echo "$REDLOCK_NAME $REDLOCK_FENCE $REDLOCK_UNTIL"; cat; echo oops >&2`)
@@ -141,7 +153,7 @@ func TestTheCommandHasItsLockInTheEnvironmentAndOurInputAndOutput(t *testing.T) 
 	assert.Equal(t, "none\n", stdout, "a token of another lock must not be taken for this one's")
 }
 
-func TestSoManyCommandsRunAtATimeAsThereArePermits(t *testing.T) {
+func TestPermitsLimitConcurrentCommands(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	seen := map[string]bool{}
@@ -168,7 +180,7 @@ func TestSoManyCommandsRunAtATimeAsThereArePermits(t *testing.T) {
 	assert.Equal(t, "none\n", stdout)
 }
 
-func TestAShortJobHoldsItsLockForAWhile(t *testing.T) {
+func TestShortJobHoldsItsLockForAWhile(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	l := client(t, f)
@@ -190,7 +202,7 @@ func TestAShortJobHoldsItsLockForAWhile(t *testing.T) {
 	assert.Equal(t, 6, code)
 }
 
-func TestACommandRunsOncePerTick(t *testing.T) {
+func TestCommandRunsOncePerTick(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	l := client(t, f)
@@ -219,11 +231,11 @@ func TestACommandRunsOncePerTick(t *testing.T) {
 	code, stdout, stderr = run()
 	assert.Equal(t, exitNoQuorum, code, "it is not known whether the command has run")
 	assert.Empty(t, stdout)
-	assert.Contains(t, stderr, "its mark is no number")
+	assert.Contains(t, stderr, "its mark is not a number")
 }
 
-// TestANamedTickCounts in place of that of the start, so a start that catches up leaves the next slot alone.
-func TestANamedTickCounts(t *testing.T) {
+// TestNamedTickReplacesTheTickOfTheStart: a late start does not use the next slot.
+func TestNamedTickReplacesTheTickOfTheStart(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	now := time.Now()
@@ -243,7 +255,8 @@ func TestANamedTickCounts(t *testing.T) {
 	assert.Contains(t, run("y", slot.Add(-4*time.Hour), exitFailed), "y: too late for the tick of "+slot.Add(-4*time.Hour).Local().Format(time.DateTime))
 }
 
-// TestStartsOfACommandAreApart, though two slots of the clock are as near as can be.
+// TestStartsOfACommandAreApart: they are apart even if two slots of the clock are as close as
+// possible.
 func TestStartsOfACommandAreApart(t *testing.T) {
 	t.Parallel()
 	f := five(t)
@@ -272,8 +285,8 @@ func TestStartsOfACommandAreApart(t *testing.T) {
 	assert.Contains(t, stderr, "x has the mark of --once-per, which does not have the time of the last start")
 }
 
-// TestATickIsOfTheStart, however long the command waited for the lock.
-func TestATickIsOfTheStart(t *testing.T) {
+// TestTickIsTheTickOfTheStart: the wait for the lock does not change the tick.
+func TestTickIsTheTickOfTheStart(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	free(t, client(t, f), "x")
@@ -301,8 +314,9 @@ func TestATickIsOfTheStart(t *testing.T) {
 	assert.LessOrEqual(t, mark, last.UnixMilli(), "the tick is one that came while it waited")
 }
 
-// TestACommandRunsOncePerDay of the zone, though servers and machines are in others.
-func TestACommandRunsOncePerDay(t *testing.T) {
+// TestCommandRunsOncePerDay: the day is the day of the given zone, even if servers and machines are
+// in other zones.
+func TestCommandRunsOncePerDay(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	for name, offset := range map[string]time.Duration{"Etc/GMT-14": 14 * time.Hour, "Etc/GMT+12": -12 * time.Hour} {
@@ -324,8 +338,8 @@ func TestACommandRunsOncePerDay(t *testing.T) {
 	}
 }
 
-// TestACommandThatIsLateIsNotRun, and says so, because nobody may have run it.
-func TestACommandThatIsLateIsNotRun(t *testing.T) {
+// TestLateCommandIsNotRun: redlock reports that, because possibly no machine has run the command.
+func TestLateCommandIsNotRun(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	lock, err := client(t, f).Acquire(t.Context(), "x")
@@ -338,9 +352,9 @@ func TestACommandThatIsLateIsNotRun(t *testing.T) {
 	assert.NoError(t, r.claim(t.Context(), lock), "the next tick is another's")
 }
 
-// TestASplitVoteSkipsNoTick: the keys are those of machines that started at the same moment. None of them
-// has the lock, and so one must go on.
-func TestASplitVoteSkipsNoTick(t *testing.T) {
+// TestSplitVoteSkipsNoTick: the keys belong to machines that started at the same moment. None of
+// them has the lock, so one must try again.
+func TestSplitVoteSkipsNoTick(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	l := client(t, f)
@@ -353,7 +367,7 @@ func TestASplitVoteSkipsNoTick(t *testing.T) {
 	assert.Equal(t, "ran\n", stdout)
 }
 
-func TestAReleaseThatIsNotConfirmedIsTold(t *testing.T) {
+func TestUnconfirmedReleaseIsReported(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	p := command(t, f.URLs(), "run", "x", "--", "sh", "-c", "echo ready; read x; exit 4")
@@ -376,14 +390,14 @@ func TestAReleaseThatIsNotConfirmedIsTold(t *testing.T) {
 }
 
 var (
-	losses  = flag.Int("losses", 12, "how many locks TestACommandNeverOutlivesItsLock loses")
+	losses  = flag.Int("losses", 12, "how many locks TestCommandNeverOutlivesItsLock loses")
 	lossTTL = flag.Duration("losses.ttl", 3*time.Second, "and their TTL")
 )
 
 // The command and a process that it has started ignore SIGTERM. They hold a lock of the operating
-// system's until they are dead, and the command leaves signs of life: the last is from before the next
-// holder got the quorum lock, or it has outlived its own.
-func TestACommandNeverOutlivesItsLock(t *testing.T) {
+// system until they are dead, and the command writes signs of life. If its last sign is later than
+// the grant to the next holder, the command has outlived its quorum lock.
+func TestCommandNeverOutlivesItsLock(t *testing.T) {
 	t.Parallel()
 	const atOnce = 12
 	f := five(t)
@@ -397,9 +411,9 @@ func TestACommandNeverOutlivesItsLock(t *testing.T) {
 	}
 }
 
-// TestACommandNeverOutlivesItsLockOnABusyMachine, which has eight times more to do than processors.
-// The test is not parallel, because of those beside it.
-func TestACommandNeverOutlivesItsLockOnABusyMachine(t *testing.T) {
+// TestCommandNeverOutlivesItsLockOnABusyMachine: the machine has eight times more work than
+// processors. The test is not parallel, because it would slow down other tests.
+func TestCommandNeverOutlivesItsLockOnABusyMachine(t *testing.T) {
 	f := five(t)
 	next := client(t, f, redlock.TTL(endless), redlock.Renew(false))
 	runs := holders(t, f, 0, 4)
@@ -424,7 +438,7 @@ type holder struct {
 	*process
 	n      int
 	name   string
-	file   string // its command's
+	file   string // file of its command
 	relays []*relay.Relay
 }
 
@@ -464,7 +478,7 @@ func (h *holder) holds() bool {
 	return line == "held\n"
 }
 
-// lose cuts a majority of the servers off from the run, and returns the next lock of that name.
+// lose cuts the run off from a majority of the servers, and returns the next lock of that name.
 func (h *holder) lose(t *testing.T, next *redlock.Locker) *redlock.Lock {
 	h.cutOff()
 	lock, err := next.Acquire(context.WithoutCancel(t.Context()), h.name)
@@ -472,7 +486,7 @@ func (h *holder) lose(t *testing.T, next *redlock.Locker) *redlock.Lock {
 	return lock
 }
 
-// hasEnded fails if the command worked on when another had its lock.
+// hasEnded fails if the command was still working when another client had its lock.
 func (h *holder) hasEnded(t *testing.T, f fleet.Fleet, another *redlock.Lock) {
 	granted := grantedAt(t, f, another)
 	assert.Equal(t, exitLost, h.code(t))
@@ -484,9 +498,9 @@ func (h *holder) hasEnded(t *testing.T, f fleet.Fleet, another *redlock.Lock) {
 	assert.NoError(t, another.Release(context.WithoutCancel(t.Context())))
 }
 
-// endedBefore fails if the command with this oracle worked on when another had been granted its lock,
-// or does not die. A process that was killed does no more, but may be there for a while on a machine
-// that is busy.
+// endedBefore fails if the command with this oracle was still working after its lock was granted to
+// another client, or does not die. On a busy machine a killed process does nothing more, but may
+// exist for a while.
 func endedBefore(t *testing.T, file string, granted time.Time) {
 	t.Helper()
 	eventually(t, "the command is dead", func() bool {
@@ -501,7 +515,7 @@ func endedBefore(t *testing.T, file string, granted time.Time) {
 func (h *holder) cutOff() {
 	fault := relay.Fault{Mode: relay.Drop}
 	for i, r := range h.relays[:3] {
-		switch (h.n + i) % 3 { // what got lost: the question, the answer, or both
+		switch (h.n + i) % 3 { // lost: the question, the answer, or both
 		case 0:
 			r.Break(relay.Requests, fault)
 		case 1:
@@ -513,8 +527,8 @@ func (h *holder) cutOff() {
 	}
 }
 
-// grantedAt returns since when a lock that is not renewed has had a quorum, by the servers' clock,
-// which is that of this machine. The client may learn of it much later.
+// grantedAt returns the time at which a lock without renewal got its quorum, by the servers' clock,
+// which is also this machine's clock. The client may learn about it much later.
 func grantedAt(t *testing.T, f fleet.Fleet, lock *redlock.Lock) time.Time {
 	t.Helper()
 	const expiry = `if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
@@ -531,9 +545,9 @@ func grantedAt(t *testing.T, f fleet.Fleet, lock *redlock.Lock) time.Time {
 	return time.UnixMilli(votes[2])
 }
 
-// The command sends its whole group what ends other programs, and lives. The warden, which is in
-// that group, must live, too.
-func TestTheWardenOutlivesWhatTheCommandDoes(t *testing.T) {
+// The command sends signals that end other programs to its whole group, and survives them. The
+// warden is in that group and must survive, too.
+func TestWardenSurvivesTheSignalsOfTheCommand(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	l := client(t, f, redlock.TTL(endless), redlock.Renew(false))
@@ -548,7 +562,7 @@ func TestTheWardenOutlivesWhatTheCommandDoes(t *testing.T) {
 	assert.NoError(t, lock.Release(t.Context()))
 }
 
-func TestWhatTheCommandLeavesBehindIsEndedBeforeTheRelease(t *testing.T) {
+func TestLeftoverProcessesEndBeforeTheRelease(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	l := client(t, f)
@@ -569,7 +583,7 @@ func TestWhatTheCommandLeavesBehindIsEndedBeforeTheRelease(t *testing.T) {
 }
 
 // A lock that is not released expires within a TTL, and the command is dead by then.
-func TestRedlockThatIsKilledTakesItsCommandWithIt(t *testing.T) {
+func TestKilledRedlockEndsItsCommand(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	l := client(t, f, redlock.TTL(endless), redlock.Renew(false))
@@ -594,8 +608,8 @@ func TestRedlockThatIsKilledTakesItsCommandWithIt(t *testing.T) {
 	}
 }
 
-// TestADeadWardenIsReplaced: the second one ends the command of a redlock that is stopped.
-func TestADeadWardenIsReplaced(t *testing.T) {
+// TestDeadWardenIsReplaced: the second warden ends the command of a redlock that is stopped.
+func TestDeadWardenIsReplaced(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	l := client(t, f, redlock.TTL(endless), redlock.Renew(false))
@@ -636,8 +650,8 @@ func wardenOf(t *testing.T, pid int) int {
 	return 0
 }
 
-// signalsIgnored reports whether a warden ignores SIGTERM: it reads its orders from then on, which are in
-// its pipe.
+// signalsIgnored reports whether a warden ignores SIGTERM: from then on it reads the orders in its
+// pipe.
 func signalsIgnored(t *testing.T, pid int) bool {
 	t.Helper()
 	out, _ := exec.Command("ps", "-o", "ignored=", "-p", strconv.Itoa(pid)).Output()
@@ -645,8 +659,8 @@ func signalsIgnored(t *testing.T, pid int) bool {
 	return mask&(1<<(uint(syscall.SIGTERM)-1)) != 0
 }
 
-// TestALossIsToldInTheServersWords, of run and hold, where renewals are refused.
-func TestALossIsToldInTheServersWords(t *testing.T) {
+// TestLossIsReportedInTheServersWords: run and hold do so if the servers refuse renewals.
+func TestLossIsReportedInTheServersWords(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	p := command(t, f.URLs(), "run", "--ttl", "1s", "x", "--", self(t)).role("listen", "").begin(t)
@@ -663,8 +677,8 @@ func TestALossIsToldInTheServersWords(t *testing.T) {
 	assert.Contains(t, h.reads(t, "stop").Reason, words)
 }
 
-// TestAFaultIsToldOnce: by -v in words, and by -vv in the log.
-func TestAFaultIsToldOnce(t *testing.T) {
+// TestFaultIsReportedOnce: -v reports it in words, and -vv in the log.
+func TestFaultIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	var dead []string
 	for range 3 {
@@ -678,7 +692,7 @@ func TestAFaultIsToldOnce(t *testing.T) {
 	}
 }
 
-func TestAReaderOfStandardErrorThatLeavesEndsNothing(t *testing.T) {
+func TestClosedStandardErrorEndsNothing(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	p := command(t, f.URLs(), "run", "-v", "x", "--", "sh", "-c", "exit 4")
@@ -709,7 +723,7 @@ func TestSignalsGoToTheCommand(t *testing.T) {
 	}
 }
 
-func TestASignalEndsTheWaiting(t *testing.T) {
+func TestSignalEndsTheWait(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	l := client(t, f)
@@ -727,8 +741,8 @@ func TestASignalEndsTheWaiting(t *testing.T) {
 	free(t, l, "x")
 }
 
-// TestASignalThatWasIgnoredStaysSo, for redlock and for its command: nohup counts on it.
-func TestASignalThatWasIgnoredStaysSo(t *testing.T) {
+// TestIgnoredSignalStaysIgnored: redlock and its command ignore it, because nohup relies on that.
+func TestIgnoredSignalStaysIgnored(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	p := command(t, f.URLs())
@@ -745,11 +759,11 @@ func TestASignalThatWasIgnoredStaysSo(t *testing.T) {
 	assert.Zero(t, p.code(t))
 }
 
-func TestACommandIsRunUnderALockOfItsGroup(t *testing.T) {
+func TestCommandRunsUnderALockOfItsGroup(t *testing.T) {
 	gs := startGroups(t, fleet.Embedded, "a", "b")
 	l := gs.locker(t, "a", "b")
 	start := func(line string) *process { return command(t, nil, gs.on(line, "a", "b")...) }
-	inA, inB := nameIn(l, "a"), nameIn(l, "b")
+	inA, inB := nameIn("a"), nameIn("b")
 	code, stdout, stderr := start("run " + inB + " --and " + inA + " -- printenv REDLOCK_NAME").outcome(t)
 	assert.Zero(t, code, stderr)
 	assert.ElementsMatch(t, []string{inA, inB}, strings.Fields(stdout))
@@ -760,8 +774,8 @@ func TestACommandIsRunUnderALockOfItsGroup(t *testing.T) {
 	tr.NoError(t, lock.Release(t.Context()))
 }
 
-// TestRunWaitsThroughAPauseOfTheServers: with a limit for the waiting for as long as that, and by
-// default and with --no-wait for three seconds.
+// TestRunWaitsThroughAPauseOfTheServers: run waits until the limit of --wait. By default, and with
+// --no-wait, it waits for three seconds.
 func TestRunWaitsThroughAPauseOfTheServers(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -777,7 +791,7 @@ func TestRunWaitsThroughAPauseOfTheServers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := five(t)
-			free(t, client(t, f), "x") // the records are there
+			free(t, client(t, f), "x") // the records have been written
 			for _, url := range f.URLs()[:3] {
 				ask(t, url, "CLIENT", "PAUSE", test.pause.Milliseconds())
 			}
@@ -787,7 +801,7 @@ func TestRunWaitsThroughAPauseOfTheServers(t *testing.T) {
 			assert.Equal(t, test.code, code, stderr)
 			if test.code == 69 {
 				assert.Contains(t, stderr, "no quorum has answered for 3")
-				for i := range 3 { // clients are closed sooner then
+				for i := range 3 { // the clients close sooner without these servers
 					tr.NoError(t, f.Kill(t.Context(), i))
 				}
 			}
@@ -795,12 +809,12 @@ func TestRunWaitsThroughAPauseOfTheServers(t *testing.T) {
 	}
 }
 
-// TestAProcessThatCannotBeForkedIsNoFaultOfTheCommand, and the error says which limit it may be.
-func TestAProcessThatCannotBeForkedIsNoFaultOfTheCommand(t *testing.T) {
+// TestFailedForkIsNotAFaultOfTheCommand: the error names the likely limits.
+func TestFailedForkIsNotAFaultOfTheCommand(t *testing.T) {
 	t.Parallel()
 	fork := &fs.PathError{Op: "fork/exec", Path: "/usr/bin/redlock", Err: syscall.EAGAIN}
-	err := cannotRun("job", fmt.Errorf("cannot start the process that watches over the command: %w", fork))
-	assert.EqualError(t, err, "job: cannot start the process that watches over the command: fork/exec /usr/bin/redlock: "+
+	err := cannotRun("job", fmt.Errorf("cannot start the process that watches the command: %w", fork))
+	assert.EqualError(t, err, "job: cannot start the process that watches the command: fork/exec /usr/bin/redlock: "+
 		"resource temporarily unavailable; this user may have no more processes (ulimit -u, TasksMax=)")
 	var coded *exitError
 	if assert.ErrorAs(t, err, &coded) {
@@ -809,8 +823,9 @@ func TestAProcessThatCannotBeForkedIsNoFaultOfTheCommand(t *testing.T) {
 	assert.EqualError(t, cannotRun("job", &fs.PathError{Op: "exec", Path: "/usr/bin/job", Err: syscall.EACCES}), "job: permission denied")
 }
 
-// TestASignalEndsTheWaitForAFile: for a pipe that nobody writes to, before anything is locked.
-func TestASignalEndsTheWaitForAFile(t *testing.T) {
+// TestSignalEndsTheWaitForAFile: the file can be a pipe without a writer. redlock has not requested
+// a lock yet.
+func TestSignalEndsTheWaitForAFile(t *testing.T) {
 	t.Parallel()
 	for _, args := range []string{
 		"run --config PIPE job -- true",
@@ -820,7 +835,7 @@ func TestASignalEndsTheWaitForAFile(t *testing.T) {
 		pipe := filepath.Join(t.TempDir(), "pipe")
 		tr.NoError(t, syscall.Mkfifo(pipe, 0o600))
 		p := command(t, nil, strings.Fields(strings.Replace(args, "PIPE", pipe, 1))...).begin(t)
-		eventually(t, "it reads", func() bool { // only then can one open it to write
+		eventually(t, "it reads", func() bool { // a writer can open the pipe only then
 			w, err := os.OpenFile(pipe, os.O_WRONLY|syscall.O_NONBLOCK, 0)
 			if err == nil {
 				t.Cleanup(func() { w.Close() })

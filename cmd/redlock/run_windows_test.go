@@ -15,7 +15,7 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-func TestACommandHasItsOwnCodeAndOurInputAndOutput(t *testing.T) {
+func TestCommandHasItsOwnCodeAndOurInputAndOutput(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	p := command(t, f.URLs(), "run", "x", "--", self(t), "one two", `"3"`).role("echo", "")
@@ -34,9 +34,9 @@ func TestACommandHasItsOwnCodeAndOurInputAndOutput(t *testing.T) {
 	free(t, l, "y")
 }
 
-// TestRedlockThatIsKilledTakesItsCommandWithIt, with what the command has started, and so does one that
-// is suspended, before another can have the lock.
-func TestRedlockThatIsKilledTakesItsCommandWithIt(t *testing.T) {
+// TestKilledRedlockEndsItsCommand: the command, even if it is suspended, and its processes end
+// before another client can have the lock.
+func TestKilledRedlockEndsItsCommand(t *testing.T) {
 	t.Parallel()
 	for name, stop := range map[string]func(windows.Handle) error{
 		"killed": func(process windows.Handle) error { return windows.TerminateProcess(process, 1) },
@@ -70,7 +70,7 @@ func TestRedlockThatIsKilledTakesItsCommandWithIt(t *testing.T) {
 	}
 }
 
-func TestWhatTheCommandLeavesBehindIsEndedBeforeTheRelease(t *testing.T) {
+func TestLeftoverProcessesEndBeforeTheRelease(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	file := filepath.Join(t.TempDir(), "oracle")
@@ -83,7 +83,7 @@ func TestWhatTheCommandLeavesBehindIsEndedBeforeTheRelease(t *testing.T) {
 	free(t, client(t, f), "x")
 }
 
-func TestALockThatIsTakenAwayEndsTheCommand(t *testing.T) {
+func TestLostLockEndsTheCommand(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	file := filepath.Join(t.TempDir(), "oracle")
@@ -109,7 +109,7 @@ func ownGroup(p *process) *process {
 	return p
 }
 
-func TestCtrlBreakAsksTheCommandOrEndsTheWaiting(t *testing.T) {
+func TestCtrlBreakStopsTheCommandOrTheWait(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	p := ownGroup(command(t, f.URLs(), "run", "x", "--", self(t)).role("listen", "")).begin(t)
@@ -131,7 +131,7 @@ func TestCtrlBreakAsksTheCommandOrEndsTheWaiting(t *testing.T) {
 	assert.Equal(t, exitLost, p.code(t), "whatever the command itself ends with")
 }
 
-// TestCtrlBreakLeavesTheProgramTimeToStop, as a signal does on Unix.
+// TestCtrlBreakLeavesTheProgramTimeToStop: Ctrl-Break acts like a signal on Unix.
 func TestCtrlBreakLeavesTheProgramTimeToStop(t *testing.T) {
 	t.Parallel()
 	f := five(t)

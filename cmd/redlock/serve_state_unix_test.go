@@ -19,7 +19,8 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// TestServeIsRestarted: clients go on with their sessions and locks, and nobody else had these meanwhile.
+// TestServeIsRestarted: clients keep their sessions and locks, and no other client got the locks in
+// between.
 func TestServeIsRestarted(t *testing.T) {
 	t.Parallel()
 	f := five(t)
@@ -53,8 +54,8 @@ func TestServeIsRestarted(t *testing.T) {
 	}
 }
 
-// TestServeThatIsKilledLeavesNothing to go on with: its locks expire, and its clients are told.
-func TestServeThatIsKilledLeavesNothing(t *testing.T) {
+// TestKilledServeLeavesNoState: its locks expire, and its clients get an error.
+func TestKilledServeLeavesNoState(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	flags := []string{"--listen", "127.0.0.1:0", "--state", filepath.Join(t.TempDir(), "state"), "--ttl", "3s"}
@@ -68,8 +69,8 @@ func TestServeThatIsKilledLeavesNothing(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// TestServeRefusesAStateThatItCannotRead, and leaves the file where it is.
-func TestServeRefusesAStateThatItCannotRead(t *testing.T) {
+// TestServeRefusesAnUnreadableState: the file stays in place.
+func TestServeRefusesAnUnreadableState(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	for text, why := range map[string]string{
@@ -87,14 +88,14 @@ func TestServeRefusesAStateThatItCannotRead(t *testing.T) {
 	}
 }
 
-// TestServeDisconnectsBeforeItLeavesItsState: it may be stopped behind that for longer than a TTL. It would
-// then release the locks that the next one has adopted.
-func TestServeDisconnectsBeforeItLeavesItsState(t *testing.T) {
+// TestServeDisconnectsBeforeItWritesItsState: otherwise, after a later stop of longer than a TTL,
+// it would release the locks that the next process has adopted.
+func TestServeDisconnectsBeforeItWritesItsState(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	file := filepath.Join(t.TempDir(), "state")
 	c := &cobra.Command{}
-	s := &serveCommand{servers: serverFlags(c), state: file}
+	s := &serveCommand{servers: serverFlags(c), state: stateFile(file)}
 	s.flags = c.Flags()
 	locker, err := s.servers.open([]serverSet{{urls: f.URLs()}}, redlock.MemoryGuard(false))
 	tr.NoError(t, err)
@@ -108,12 +109,12 @@ func TestServeDisconnectsBeforeItLeavesItsState(t *testing.T) {
 	assert.ErrorIs(t, err, redlock.ErrHeld)
 
 	file = filepath.Join(t.TempDir(), "another")
-	tr.NoError(t, writeSecret(file, nil, func() { assert.NoFileExists(t, file) }))
+	tr.NoError(t, stateFile(file).write(serve.State{}, func() { assert.NoFileExists(t, file) }))
 	assert.FileExists(t, file)
 }
 
-// TestServeTriesItsStateAtTheStart: at the end it would be too late to tell.
-func TestServeTriesItsStateAtTheStart(t *testing.T) {
+// TestServeChecksItsStateFileAtTheStart: an error at the end would be too late.
+func TestServeChecksItsStateFileAtTheStart(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	missing := filepath.Join(t.TempDir(), "no", "state")
@@ -129,8 +130,9 @@ func TestServeTriesItsStateAtTheStart(t *testing.T) {
 	assert.FileExists(t, empty)
 }
 
-// TestServeThatCannotWriteItsStateReleasesItsLocks, and tells its clients first: nobody took over them.
-func TestServeThatCannotWriteItsStateReleasesItsLocks(t *testing.T) {
+// TestServeReleasesItsLocksWithoutAState: without a file no process takes the locks over. Serve
+// notifies its clients first.
+func TestServeReleasesItsLocksWithoutAState(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	folder := filepath.Join(t.TempDir(), "folder")
@@ -148,7 +150,8 @@ func TestServeThatCannotWriteItsStateReleasesItsLocks(t *testing.T) {
 	free(t, client(t, f), "a")
 }
 
-// TestServeAnswersWhileItResumes, because a supervisor waits for that: the locks are there when servers answer.
+// TestServeAnswersWhileItResumes: a supervisor waits for its answer. The locks return when the
+// servers answer.
 func TestServeAnswersWhileItResumes(t *testing.T) {
 	t.Parallel()
 	f := five(t)
@@ -175,8 +178,9 @@ func TestServeAnswersWhileItResumes(t *testing.T) {
 	assert.Equal(t, http.StatusNoContent, s.ask("DELETE", lease, "").status)
 }
 
-// TestServeGoesOnWithAStateAlone: while one reads the file, another one takes it, and may leave the next.
-func TestServeGoesOnWithAStateAlone(t *testing.T) {
+// TestOneServeContinuesWithAState: if another process takes the file while the first one reads it,
+// only one of them continues with the state, and may write the next one.
+func TestOneServeContinuesWithAState(t *testing.T) {
 	t.Parallel()
 	state := func(id string) []byte { return []byte(`{"version":1,"sessions":[{"id":"` + id + `","leases":[]}]}`) }
 	for name, row := range map[string]struct {
@@ -185,13 +189,13 @@ func TestServeGoesOnWithAStateAlone(t *testing.T) {
 	}{
 		"it is taken": {os.Remove, 0},
 		"it is taken, and the next is there": {func(file string) error {
-			return writeSecret(file, state("next"), func() {})
+			return errors.Join(os.WriteFile(file+".next", state("next"), 0o600), os.Rename(file+".next", file))
 		}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			file := filepath.Join(t.TempDir(), "state")
-			tr.NoError(t, syscall.Mkfifo(file, 0o600)) // which is read until its writer closes it
+			tr.NoError(t, syscall.Mkfifo(file, 0o600)) // read until its writer closes it
 			done := make(chan error, 1)
 			go func() {
 				f, err := os.OpenFile(file, os.O_WRONLY, 0)
@@ -202,9 +206,7 @@ func TestServeGoesOnWithAStateAlone(t *testing.T) {
 				}
 				done <- err
 			}()
-			c := &cobra.Command{}
-			s := &serveCommand{servers: serverFlags(c), state: file}
-			left, err := s.takeState()
+			left, err := stateFile(file).take()
 			tr.NoError(t, err)
 			tr.NoError(t, <-done)
 			tr.Len(t, left.Sessions, row.want)

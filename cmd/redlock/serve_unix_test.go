@@ -23,6 +23,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -71,7 +73,7 @@ func (s *served) start() *served {
 	return s
 }
 
-// reply is what the tests read of any answer.
+// A reply has the fields of all answers that the tests read.
 type reply struct {
 	status   int
 	body     string
@@ -81,7 +83,7 @@ type reply struct {
 	ValidFor int64 `json:"valid_for_ms"`
 }
 
-// ask sends a request that is answered.
+// ask sends a request and returns the answer.
 func (s *served) ask(method, path, body string) (a reply) {
 	s.t.Helper()
 	base, isUnix := s.address, strings.HasPrefix(s.address, "unix:")
@@ -115,7 +117,7 @@ func (s *served) take(name string) reply {
 	return a
 }
 
-// says waits until stderr has text like a pattern.
+// says waits until stderr matches a pattern.
 func (s *served) says(pattern string) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), endless)
@@ -130,14 +132,14 @@ func (s *served) stop() int {
 	return s.code(s.t)
 }
 
-// refusedToServe returns the exit code of a run that does not begin, and what it says.
+// refusedToServe returns the exit code and the output of a run that does not start.
 func refusedToServe(t *testing.T, f fleet.Fleet, args ...string) (code int, said string) {
 	t.Helper()
 	code, _, said = command(t, f.URLs(), append([]string{"serve"}, args...)...).outcome(t)
 	return code, said
 }
 
-func TestServeAtASocket(t *testing.T) {
+func TestServeListensAtASocket(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleet.Embedded, 3)
 	assert.Equal(t, "unix:/run/redlock.sock", newServe().Flags().Lookup("listen").DefValue)
@@ -176,16 +178,17 @@ func TestServeAtASocket(t *testing.T) {
 	assert.FileExists(t, path)
 }
 
-// TestASocketIsRemovedByItsOwnProcess alone, and no other takes its path before: not even where the socket is gone.
-func TestASocketIsRemovedByItsOwnProcess(t *testing.T) {
+// TestSocketIsRemovedByItsOwnProcess: no other process removes the socket, or takes its path before
+// that, even if the socket is gone.
+func TestSocketIsRemovedByItsOwnProcess(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "s")
 	first, err := listenUnix(path)
 	tr.NoError(t, err)
-	tr.NoError(t, os.Remove(path)) // as somebody does who takes it for stale
+	tr.NoError(t, os.Remove(path)) // like a person who considers it stale
 	_, err = listenUnix(path)
 	assert.ErrorContains(t, err, path+": another process listens there")
-	other, err := net.Listen("unix", path) // a process that knows nothing of the lock
+	other, err := net.Listen("unix", path) // a process without the lock
 	tr.NoError(t, err)
 	tr.NoError(t, first.Close())
 	assert.FileExists(t, path, "it is another's")
@@ -201,7 +204,7 @@ func TestASocketIsRemovedByItsOwnProcess(t *testing.T) {
 	assert.NoFileExists(t, path)
 }
 
-// certificate returns one for 127.0.0.1, for servers and clients, that is its own authority.
+// certificate returns a self-signed certificate for 127.0.0.1, for servers and clients.
 func certificate(t *testing.T) tls.Certificate {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(nil)
@@ -219,8 +222,9 @@ func certificate(t *testing.T) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
 }
 
-// TestServeTellsWhatServersSay, because a candidate that cannot lead has no client to tell it to.
-func TestServeTellsWhatServersSay(t *testing.T) {
+// TestServeLogsTheServersErrors: a candidate that cannot lead has no client that would get the
+// error.
+func TestServeLogsTheServersErrors(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	for _, url := range f.URLs() {
@@ -234,8 +238,8 @@ func TestServeTellsWhatServersSay(t *testing.T) {
 	s.stop()
 }
 
-// TestServeToOtherMachines needs TLS, and to know its clients.
-func TestServeToOtherMachines(t *testing.T) {
+// TestServeForOtherMachinesNeedsTLS: it also needs the identity of its clients.
+func TestServeForOtherMachinesNeedsTLS(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleet.Embedded, 3)
 	pair, files, tokenFile := certificate(t), newPairFiles(t), filepath.Join(t.TempDir(), "token")
@@ -274,8 +278,8 @@ func TestServeToOtherMachines(t *testing.T) {
 	s.take("b")
 }
 
-// TestServeGivesClientsRights, those of the file in docs/SERVE.md, by a token that is made as it says there.
-// A wrong file leaves them as they are.
+// TestServeGivesClientsRights: the rights are from the file in docs/SERVE.md, for a token created
+// as described there. An invalid file does not change the rights.
 func TestServeGivesClientsRights(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("sha256sum"); err != nil {
@@ -311,7 +315,12 @@ func TestServeGivesClientsRights(t *testing.T) {
 	assert.Equal(t, http.StatusNotFound, s.ask("DELETE", lease, "").status)
 
 	tr.NoError(t, os.WriteFile(file, []byte(strings.Replace(all, ofOther, "the token itself", 1)), 0o600))
+	s.signal(s.t, syscall.SIGHUP) // logs the mistake, and does not end the process
+	s.says("SIGHUP: kept the last valid rights")
+	tr.Contains(t, s.stderr.String(), "must be the 64 hexadecimal digits")
 	s.take("payroll")
+	s.signal(s.t, syscall.SIGHUP) // shows it again
+	s.says(`(?s)SIGHUP: kept.*SIGHUP: kept the last valid rights \(entry 2 \("payroll"\): sha256 must be`)
 	assert.Equal(t, http.StatusUnauthorized, bearing(nobody).ask("GET", lease, "").status)
 	assert.Equal(t, http.StatusNoContent, bearing(string(token)).ask("DELETE", lease, "").status)
 	said := s.stderr.String()
@@ -321,8 +330,8 @@ func TestServeGivesClientsRights(t *testing.T) {
 	}
 }
 
-// TestServeUnderSystemd takes the socket that systemd passes on, and tells it how it is.
-func TestServeUnderSystemd(t *testing.T) {
+// TestServeUsesTheSocketOfSystemd: serve also reports its state to systemd.
+func TestServeUsesTheSocketOfSystemd(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleet.Embedded, 3)
 	dir := t.TempDir()
@@ -337,7 +346,8 @@ func TestServeUnderSystemd(t *testing.T) {
 		tr.NoError(t, err)
 		tr.Equal(t, want, string(text[:n]))
 	}
-	// passed makes a run to which a socket is passed. A shell knows its process id, which stays.
+	// passed prepares a run that gets a socket. A shell sets the process ID and then becomes the
+	// command, which keeps this ID.
 	passed := func(socket *os.File) *process {
 		p := command(t, f.URLs())
 		p.Path, p.Args = "/bin/sh", []string{"sh", "-c", `LISTEN_PID=$$ exec "$0" serve --listen unix:/nowhere/s`, self(t)}
@@ -372,8 +382,9 @@ func TestServeUnderSystemd(t *testing.T) {
 	assert.Contains(t, said, "redlock: the socket of systemd does not listen for streams")
 }
 
-// TestServeEnds when it is told to: its clients end their work first, for as long as they have.
-func TestServeEnds(t *testing.T) {
+// TestServeEndsAfterItsClients: on a signal, serve waits until its clients have finished, for at
+// most --stop-within.
+func TestServeEndsAfterItsClients(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleet.Embedded, 3)
 	others := client(t, f)
@@ -401,7 +412,7 @@ func TestServeEnds(t *testing.T) {
 	assert.ErrorIs(t, err, redlock.ErrHeld, "its client may work for a minute")
 }
 
-// A pipes is a listener in memory, whose deadlines cost no time in a bubble of synctest.
+// A pipes is a listener in memory. In a bubble of synctest its deadlines cost no time.
 type pipes chan net.Conn
 
 func (p pipes) Accept() (net.Conn, error) {
@@ -420,8 +431,8 @@ func (p pipes) dial() net.Conn {
 	return ours
 }
 
-// TestServeBoundsConnections: there may be so many, whatever they are doing, and one that sends half a
-// head, or nothing, makes room for others.
+// TestServeBoundsConnections: the number is limited regardless of the clients. A connection that
+// has sent only part of a header, or nothing, makes room for others.
 func TestServeBoundsConnections(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -443,7 +454,7 @@ func TestServeBoundsConnections(t *testing.T) {
 			}
 			return err
 		}
-		for range 3 { // what is given back is so each time
+		for range 3 { // the same slots are released each time
 			silent, half, idle := p.dial(), p.dial(), p.dial()
 			go fmt.Fprint(half, "GET / HTTP/1.1\r\nHost: ")
 			assert.NoError(t, asks(idle))
@@ -469,8 +480,9 @@ func TestServeBoundsConnections(t *testing.T) {
 	})
 }
 
-// TestServeKeepsDescriptorsForItself: clients that connect as often as they can take none from the servers and --state.
-func TestServeKeepsDescriptorsForItself(t *testing.T) {
+// TestServeReservesDescriptors: clients with many connections cannot use up the descriptors for the
+// servers and --state.
+func TestServeReservesDescriptors(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleet.Embedded, 3)
 	within := func(files int, args ...string) *process {
@@ -484,7 +496,7 @@ func TestServeKeepsDescriptorsForItself(t *testing.T) {
 
 	s := (&served{process: within(64, "--state", filepath.Join(t.TempDir(), "state")), t: t}).start()
 	assert.Contains(t, s.stderr.String(), "redlock: --max-connections is 20, not 10000: this process may open 64 files (ulimit -n), and keeps 44")
-	s.take("a") // by the first of them
+	s.take("a") // served by the first daemon
 	for range 100 {
 		c, err := net.Dial("tcp", strings.TrimPrefix(s.address, "http://"))
 		tr.NoError(t, err)
@@ -498,15 +510,15 @@ func TestServeKeepsDescriptorsForItself(t *testing.T) {
 	assert.Zero(t, s.stop(), s.stderr.String())
 }
 
-// A full is a listener of a process that may open no more files.
+// A full is a listener of a process that has reached its limit of open files.
 type full struct{ net.Listener }
 
 func (full) Accept() (net.Conn, error) {
 	return nil, &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
 }
 
-// TestServeLogsThatNobodyCanConnect, once a minute.
-func TestServeLogsThatNobodyCanConnect(t *testing.T) {
+// TestServeLogsFailedAccepts: serve does so once a minute.
+func TestServeLogsFailedAccepts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var said []string
@@ -519,7 +531,8 @@ func TestServeLogsThatNobodyCanConnect(t *testing.T) {
 	})
 }
 
-// TestServeOutlivesTheReaderOfItsLog: what it cannot log is dropped, and its clients keep their locks.
+// TestServeOutlivesTheReaderOfItsLog: serve drops log lines that it cannot write, and its clients
+// keep their locks.
 func TestServeOutlivesTheReaderOfItsLog(t *testing.T) {
 	t.Parallel()
 	f := five(t)
@@ -542,4 +555,41 @@ func TestServeOutlivesTheReaderOfItsLog(t *testing.T) {
 		lease := s.take(name).Lease
 		assert.Equal(t, http.StatusNoContent, s.ask("DELETE", "/v1/locks/"+lease, "").status)
 	}
+}
+
+// TestSignalEndsServeAfterAHangup whose message nobody reads, because the reader of the log hangs.
+func TestSignalEndsServeAfterAHangup(t *testing.T) {
+	t.Parallel()
+	p := command(t, startFleet(t, fleet.Embedded, 3).URLs(), "serve", "--listen", "127.0.0.1:0")
+	log, stderr, err := os.Pipe()
+	tr.NoError(t, err)
+	p.Stderr = stderr
+	tr.NoError(t, p.Start())
+	t.Cleanup(func() { p.Process.Kill(); p.Wait() })
+	text := ""
+	for buf := make([]byte, 4096); !servingAt.MatchString(text); {
+		n, err := log.Read(buf)
+		tr.NoError(t, err, text)
+		text += string(buf[:n])
+	}
+	var written atomic.Int64
+	var filling sync.WaitGroup
+	filling.Go(func() {
+		for {
+			n, err := stderr.Write([]byte("full\n"))
+			if written.Add(int64(n)); err != nil {
+				return
+			}
+		}
+	})
+	t.Cleanup(func() { log.Close(); filling.Wait(); stderr.Close() })
+	eventually(t, "the pipe is full", func() bool {
+		before := written.Load()
+		time.Sleep(100 * time.Millisecond)
+		return before > 0 && before == written.Load()
+	})
+	p.signal(t, syscall.SIGHUP)
+	time.Sleep(200 * time.Millisecond)
+	p.signal(t, syscall.SIGTERM)
+	assert.Zero(t, p.code(t))
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/redquorum/redquorum/cmd/redlock/internal/inspect"
 	"github.com/redquorum/redquorum/cmd/redlock/internal/plain"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/survey"
 )
 
 func newStatus() *cobra.Command {
@@ -68,14 +69,14 @@ Exit codes:
 	f.BoolVarP(&w.quiet, "quiet", "q", false, "print nothing: the exit code reports whether every NAME is held")
 	f.DurationVar(&w.interval, "watch", time.Second, "repeat every `INTERVAL`, as in --watch 500ms, until interrupted")
 	f.Lookup("watch").NoOptDefVal = "1s"
-	f.Lookup("watch").DefValue = "0s" // for the help: without it there is none
+	f.Lookup("watch").DefValue = "0s" // for the help: without the flag status does not watch
 	f.IntVar(&w.permits, "permits", 1, "show this many permits of each NAME, also free ones")
 	f.IntVar(&w.limit, "limit", 1000, "without a NAME: show at most this many `LOCKS`")
 	return c
 }
 
-// withInterval joins "status --watch 1s" to --watch=1s. A flag whose value may be left out takes none
-// from the next word, which would be the name of a lock.
+// withInterval joins "status --watch 1s" to --watch=1s. A flag with an optional value does not take
+// the next word, because that could be the name of a lock.
 func withInterval(args []string) []string {
 	i := slices.Index(args, "--watch")
 	if i < 1 || i+1 == len(args) || args[0] != "status" || slices.Contains(args[:i], "--") {
@@ -111,17 +112,17 @@ func (w *statusCommand) check() error {
 		return usageErrorf("--permits needs a NAME: it shows the permits of a lock")
 	}
 	for _, name := range w.names {
-		if err := w.servers.checkName(name); err != nil {
+		if err := w.servers.locking.checkName(name); err != nil {
 			return err
 		}
-		if len(w.servers.prefix)+len(name) > inspect.LongestName {
-			return usageErrorf("the name of a lock is too long: %d bytes with its prefix, at most %d", len(w.servers.prefix)+len(name), inspect.LongestName)
+		if len(w.servers.locking.prefix)+len(name) > inspect.LongestName {
+			return usageErrorf("the name of a lock is too long: %d bytes with its prefix, at most %d", len(w.servers.locking.prefix)+len(name), inspect.LongestName)
 		}
 	}
 	return nil
 }
 
-// show shows the locks, with --watch until ctx ends, which is how that is meant to end.
+// show shows the locks. With --watch it repeats that until ctx ends, which is the regular end.
 func (w *statusCommand) show(ctx context.Context, out io.Writer) error {
 	tick := time.NewTicker(w.interval)
 	defer tick.Stop()
@@ -153,16 +154,16 @@ func (w *statusCommand) show(ctx context.Context, out io.Writer) error {
 	}
 }
 
-// interrupted returns the exit code of an end that was wanted, of which there is nothing to say.
+// interrupted returns the exit code of a regular end, without a message.
 func interrupted(ctx context.Context) error { return &exitError{code: exitCode(ctx, ctx.Err())} }
 
-// look asks all sets, or those of the names. Servers' errors are in the status; the error is of another
-// kind.
+// look asks all sets, or only the sets of the names. Errors of servers are in the status, not in
+// the returned error.
 func (w *statusCommand) look(ctx context.Context) (*status, error) {
-	all := w.servers.all()
+	all := w.servers.targets.all()
 	namesIn := func(set serverSet) []string {
 		return slices.DeleteFunc(slices.Clone(w.names), func(name string) bool {
-			return w.servers.setOf(all, name).group != set.group
+			return w.servers.targets.setOf(w.servers.locking.prefix+name).group != set.group
 		})
 	}
 	sets := slices.DeleteFunc(slices.Clone(all), func(set serverSet) bool { return len(w.names) > 0 && len(namesIn(set)) == 0 })
@@ -172,14 +173,14 @@ func (w *statusCommand) look(ctx context.Context) (*status, error) {
 	if err != nil {
 		return nil, err
 	}
-	st := &status{Time: time.Now(), Locks: []lockStatus{}}
+	st := &status{Time: time.Now(), Locks: []survey.Lock{}}
 	for i, h := range found {
 		st.add(sets[i].group, h, w)
 	}
 	if st.Groups == nil {
 		st.Quorum = len(st.Nodes)/2 + 1
 	}
-	slices.SortStableFunc(st.Locks, func(a, b lockStatus) int {
+	slices.SortStableFunc(st.Locks, func(a, b survey.Lock) int {
 		return cmp.Or(cmp.Compare(slices.Index(w.names, a.Name), slices.Index(w.names, b.Name)), strings.Compare(a.Name, b.Name))
 	})
 	if len(w.names) == 0 && len(st.Locks) > w.limit && st.Groups != nil {
@@ -216,23 +217,23 @@ func (st *status) add(group string, h *inspect.Holdings, w *statusCommand) {
 	st.CutOff = st.CutOff || h.CutOff
 }
 
-// shown returns those of the permits of one name that are shown: all that are asked for. Of those that
-// were found the free ones are not known to exist.
-func (w *statusCommand) shown(h *inspect.Holdings, permits []inspect.Lock) (shown []lockStatus) {
+// shown returns the permits of one name that status shows: all with --permits, otherwise the held ones, because a
+// free one is not known to exist.
+func (w *statusCommand) shown(h *inspect.Holdings, permits []inspect.Lock) (shown []survey.Lock) {
 	for i := range permits {
-		if l := statusOf(h, &permits[i]); l.State != inspect.Free || w.permits > 1 && i < w.permits {
+		if l := survey.LockOf(h, &permits[i]); l.State != inspect.Free || w.permits > 1 && i < w.permits {
 			shown = append(shown, l)
 		}
 	}
-	if shown == nil { // it is no lock with permits, or they have expired in between
-		shown = []lockStatus{statusOf(h, &permits[0])}
+	if shown == nil { // the lock has no permits, or they have expired in between
+		shown = []survey.Lock{survey.LockOf(h, &permits[0])}
 		shown[0].Permit = nil
 	}
 	return shown
 }
 
-// noQuorum returns the one line about servers that did not answer, if there was no quorum of a set.
-// It has their reasons only if nothing was printed.
+// noQuorum returns one line about servers that did not answer, if a set has no quorum. The line has
+// their errors only if nothing was printed.
 func (st *status) noQuorum(reasons bool) error {
 	groups := st.Groups
 	if groups == nil {

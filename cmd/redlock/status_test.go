@@ -11,15 +11,16 @@ import (
 	tr "github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/cmd/redlock/internal/inspect"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/survey"
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/keys"
-	"github.com/redquorum/redquorum/internal/need"
 	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/internal/testenv"
 	"github.com/redquorum/redquorum/redlock"
 )
 
 // lockOf decodes the output of status --json for one name.
-func lockOf(t *testing.T, out string) (status, lockStatus) {
+func lockOf(t *testing.T, out string) (status, survey.Lock) {
 	t.Helper()
 	var st status
 	tr.NoError(t, json.Unmarshal([]byte(out), &st), out)
@@ -27,7 +28,7 @@ func lockOf(t *testing.T, out string) (status, lockStatus) {
 	return st, st.Locks[0]
 }
 
-func TestStatusTellsTheStateOfALock(t *testing.T) {
+func TestStatusShowsTheStateOfALock(t *testing.T) {
 	t.Parallel()
 	onKinds(t, 5, func(t *testing.T, f fleet.Fleet) {
 		held := hold(t, f, "held")
@@ -90,7 +91,7 @@ func TestStatusTellsTheStateOfALock(t *testing.T) {
 	})
 }
 
-func TestStatusOfServersThatAreDown(t *testing.T) {
+func TestStatusShowsServersThatAreDown(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleet.Embedded, 5)
 	put(t, f.URLs()[:4], "four", "v")
@@ -158,7 +159,7 @@ func TestStatusFindsAllLocksAndNothingElse(t *testing.T) {
 	})
 }
 
-// A client that can write to the servers must not be able to write on the terminal.
+// A client that can write to the servers must not be able to control the terminal.
 func TestStatusPrintsNoControlCharacters(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleet.Embedded, 3)
@@ -181,8 +182,8 @@ func TestStatusPrintsNoControlCharacters(t *testing.T) {
 	assert.Equal(t, inspect.Held, l.State)
 }
 
-// TestTheIntervalOfAWatchMayBeTheNextWord, unless that is a name.
-func TestTheIntervalOfAWatchMayBeTheNextWord(t *testing.T) {
+// TestWatchIntervalMayBeTheNextWord: a next word that is not an interval is a name.
+func TestWatchIntervalMayBeTheNextWord(t *testing.T) {
 	for line, want := range map[string]string{
 		"status --watch 1s x":    "status --watch=1s x",
 		"status x --watch 1.5s":  "status x --watch=1.5s",
@@ -198,7 +199,7 @@ func TestTheIntervalOfAWatchMayBeTheNextWord(t *testing.T) {
 	}
 }
 
-// TestStatusShowsReaders, and not the key that stands for them, as if that were a holder's value.
+// TestStatusShowsReaders: status does not show the key of the readers as the value of a holder.
 func TestStatusShowsReaders(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, kinds[0], 3)
@@ -227,7 +228,7 @@ func TestStatusShowsReaders(t *testing.T) {
 	code, _, _ := redlockCommand(t, on(f, "status", "-q", "job")...)
 	assert.Zero(t, code)
 
-	// What is left of readers beside a writer is void.
+	// Leftovers of readers are void if a writer holds the key.
 	put(t, f.URLs()[:1], "writer", "v")
 	put(t, f.URLs()[1:], "writer", protocol.ReadersValue)
 	for _, u := range f.URLs() {
@@ -248,7 +249,8 @@ func TestStatusShowsReaders(t *testing.T) {
 	assert.Empty(t, has(t, f.URLs()[0], "stuck"))
 }
 
-// TestStatusShowsPermits, each as a lock: those of a NAME, and those that are found.
+// TestStatusShowsPermits: status shows each permit as a lock, both the permits of a NAME and all
+// permits found.
 func TestStatusShowsPermits(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, kinds[0], 5)
@@ -261,7 +263,7 @@ func TestStatusShowsPermits(t *testing.T) {
 		var st status
 		tr.NoError(t, json.Unmarshal([]byte(out), &st), out)
 		for _, l := range st.Locks {
-			found = append(found, fmt.Sprint(l.title(), " ", l.State, " ", l.Value))
+			found = append(found, fmt.Sprint(l.Title(), " ", l.State, " ", l.Value))
 		}
 		return found
 	}
@@ -281,11 +283,11 @@ func TestStatusShowsPermits(t *testing.T) {
 	assert.Contains(t, out, "\n  redlock release pool --value v\n")
 }
 
-// TestStatusFindsNoLocksOnServersWithoutAVote, and does not say that there are none: a replica holds
-// its primary's, and a node of a cluster a part of them.
+// TestStatusFindsNoLocksOnServersWithoutAVote: status does not claim that there are no locks. A
+// replica holds the locks of its primary, and a node of a cluster holds some of them.
 func TestStatusFindsNoLocksOnServersWithoutAVote(t *testing.T) {
 	t.Parallel()
-	need.Redis(t)
+	testenv.NeedRedis(t)
 	for mode, says := range map[fleet.Mode]string{fleet.Standalone: "is a replica", fleet.ClusterNode: "Redis Cluster", fleet.Sentinel: "is a Sentinel"} {
 		f, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: 1, Mode: mode})
 		tr.NoError(t, err)

@@ -24,21 +24,21 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/long"
-	"github.com/redquorum/redquorum/internal/relay"
+	"github.com/redquorum/redquorum/internal/fleet/relay"
+	"github.com/redquorum/redquorum/internal/testenv"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// These tests stop or kill a process of "redlock run" before one of its system calls, for each call that
-// matters. A tracer (role "trace") counts the calls of all threads, which strace does for each thread by
-// itself. A stopped process stays so until another client has had the lock, and continues then.
+// These tests stop or kill a process of "redlock run" before one of its system calls, for each call
+// that matters. A tracer (role "trace") counts the calls of all threads together; strace counts
+// them for each thread. A stopped process continues only after another client has had the lock.
 
-// TestACommandNeverOutlivesItsLockWhereverRedlockIsStopped, or killed, or its warden, or its gate. The
-// command has a process group of its own.
-func TestACommandNeverOutlivesItsLockWhereverRedlockIsStopped(t *testing.T) {
+// TestCommandNeverOutlivesItsLockWhereverRedlockIsStopped: redlock, its warden or its gate is
+// stopped or killed. The command has a process group of its own.
+func TestCommandNeverOutlivesItsLockWhereverRedlockIsStopped(t *testing.T) {
 	t.Parallel()
 	steps := map[string]int{"redlock": 16, "warden": 8, "gate": 8}
-	if long.Enabled() {
+	if testenv.Long() {
 		steps = map[string]int{"redlock": 200, "warden": 40, "gate": 40}
 	}
 	f := five(t)
@@ -124,7 +124,7 @@ type tracer struct {
 	interruption
 	root    int         // redlock
 	victim  int         // the process to interrupt, once it is known
-	process map[int]int // of each traced thread
+	process map[int]int // process of each traced thread
 	counts  bool        // the first step was reached
 	steps   int
 	frozen  map[int]bool // threads of the victim that wait for the end of the interruption
@@ -137,17 +137,18 @@ const (
 	freeze      = syscall.Signal(40) // interrupts a thread; no process gets it
 )
 
-// noise are calls of Go's scheduler and memory, whose number differs from run to run.
+// noise has the system calls of Go's scheduler and memory. Their number differs from run to run.
 var noise = []uint64{
 	unix.SYS_FUTEX, unix.SYS_EPOLL_PWAIT, unix.SYS_EPOLL_CTL, unix.SYS_NANOSLEEP, unix.SYS_SCHED_YIELD, unix.SYS_MADVISE, unix.SYS_MMAP,
 	unix.SYS_MUNMAP, unix.SYS_RT_SIGACTION, unix.SYS_RT_SIGPROCMASK, unix.SYS_RT_SIGRETURN, unix.SYS_SIGALTSTACK, unix.SYS_TGKILL,
 	unix.SYS_GETTID, unix.SYS_GETPID, unix.SYS_MPROTECT, unix.SYS_RESTART_SYSCALL, unix.SYS_SCHED_GETAFFINITY,
 }
 
-// trace is a role: it runs redlock as REDLOCK_TEST_TRACE says, prints "reached" with the number of the
-// call, and ends the interruption when its input ends. It prints "over" if the process had fewer steps.
+// trace is a role: it runs redlock as REDLOCK_TEST_TRACE specifies, prints "reached" with the
+// number of the call, and ends the interruption when its input ends. It prints "over" if the
+// process had fewer steps.
 func trace() int {
-	runtime.LockOSThread() // ptrace(2) is for the thread that began
+	runtime.LockOSThread() // ptrace(2) belongs to the thread that started it
 	x := &tracer{process: map[int]int{}, frozen: map[int]bool{}}
 	fmt.Sscan(os.Getenv("REDLOCK_TEST_TRACE"), &x.target, &x.fault, &x.step)
 	c := exec.Command("/proc/self/exe", os.Args[1:]...)
@@ -208,14 +209,14 @@ func trace() int {
 	}
 }
 
-// leave ends the tracing of a thread that has stopped, which continues.
+// leave ends the tracing of a stopped thread, and lets the thread continue.
 func (x *tracer) leave(tid int) {
 	delete(x.process, tid)
 	delete(x.frozen, tid)
 	syscall.PtraceDetach(tid)
 }
 
-// stopped continues a thread that has stopped, unless it is to stay so.
+// stopped continues a thread that has stopped, unless the interruption must keep it stopped.
 func (x *tracer) stopped(tid int, s syscall.WaitStatus) {
 	if _, known := x.process[tid]; !known {
 		x.process[tid] = groupOfThread(tid)
@@ -236,7 +237,7 @@ func (x *tracer) stopped(tid int, s syscall.WaitStatus) {
 		if x.process[tid] == 0 {
 			return // detached
 		}
-	case s.TrapCause() > 0: // a new thread or process, which reports by itself
+	case s.TrapCause() > 0: // a new thread or process reports its own stop
 	case sig == syscallStop:
 		if mine && x.due(tid) {
 			return
@@ -264,7 +265,7 @@ func (x *tracer) cont(tid, signal int) {
 	}
 }
 
-// executed looks at what a process has become. Only redlock and the victim are traced.
+// executed checks the program of a process. Only redlock and the victim are traced.
 func (x *tracer) executed(tid int) {
 	args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", tid))
 	words := strings.Split(string(bytes.TrimRight(args, "\x00")), "\x00")
@@ -282,7 +283,7 @@ func (x *tracer) executed(tid int) {
 	}
 }
 
-// due counts a system call of the victim, and interrupts it before the one that is due.
+// due counts a system call of the victim, and interrupts it before the call with the chosen number.
 func (x *tracer) due(tid int) bool {
 	var info [88]byte // struct ptrace_syscall_info
 	_, _, errno := syscall.Syscall6(syscall.SYS_PTRACE, 0x420e, uintptr(tid), uintptr(len(info)), uintptr(unsafe.Pointer(&info)), 0, 0)
@@ -295,11 +296,11 @@ func (x *tracer) due(tid int) bool {
 		return false
 	}
 	switch x.target {
-	case "redlock": // from its first order on
+	case "redlock": // counts from its first order
 		x.counts = x.counts || call == unix.SYS_WRITE && arg(2) == 9
-	case "warden": // from its first word on
+	case "warden": // counts from its first message
 		x.counts = x.counts || call == unix.SYS_WRITE && arg(2) == 1
-	case "gate": // from its look at the connection on
+	case "gate": // counts from its first look at the connection
 		x.counts = x.counts || call == unix.SYS_GETSOCKOPT
 	}
 	if !x.counts {

@@ -11,14 +11,12 @@ import (
 	"slices"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	tr "github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/cmd/redlock/internal/doctor"
-	"github.com/redquorum/redquorum/cmd/redlock/internal/inspect"
-	"github.com/redquorum/redquorum/cmd/redlock/internal/serve"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/survey"
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -43,11 +41,11 @@ func (s *served) told(method, path, body string, into any) int {
 }
 
 // look returns the locks, by name and permit, and the servers.
-func (s *served) look() (map[string]serve.LockState, []serve.ServerState) {
+func (s *served) look() (map[string]survey.LockState, []survey.ServerState) {
 	s.t.Helper()
-	var seen serve.Survey
+	var seen survey.Survey
 	tr.Equal(s.t, http.StatusOK, s.told("GET", "/v1/survey?count=1000", "", &seen))
-	locks := map[string]serve.LockState{}
+	locks := map[string]survey.LockState{}
 	for _, l := range seen.Locks {
 		if l.Permit != nil {
 			l.Name += fmt.Sprintf("/%d", *l.Permit)
@@ -57,7 +55,7 @@ func (s *served) look() (map[string]serve.LockState, []serve.ServerState) {
 	return locks, seen.Servers
 }
 
-func TestThePageShowsWhatServersHold(t *testing.T) {
+func TestPageShowsTheContentsOfServers(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	fenced := holdQuorum(t, f, "fenced", redlock.Fenced(), redlock.Owner("web-3"))
@@ -99,11 +97,12 @@ func TestThePageShowsWhatServersHold(t *testing.T) {
 	}
 	assert.Equal(t, 2, permits)
 
-	// Those who wait are shown in the order in which they came.
+	// Waiters are shown in the order of their arrival.
 	tickets := []string{}
 	for i := range 3 {
 		go client(t, f).Acquire(t.Context(), "fenced", redlock.Fair(), redlock.Fenced())
-		// A waiter that was not run for a second has lost its place, and gets it back when it asks again.
+		// A waiter that the machine did not run for a second has lost its ticket, and gets it back
+		// when it asks again.
 		var ids []string
 		eventually(t, "another waits, behind those before", func() bool {
 			locks, _ := v.look()
@@ -119,25 +118,4 @@ func TestThePageShowsWhatServersHold(t *testing.T) {
 	}
 	v.signal(t, syscall.SIGTERM)
 	assert.Zero(t, v.code(t))
-}
-
-// TestMembersAreInTheOrderOfTheServerThatKnowsMost: one that knows fewer moves nobody forward.
-func TestMembersAreInTheOrderOfTheServerThatKnowsMost(t *testing.T) {
-	t.Parallel()
-	of := func(ids ...string) (a inspect.Members) {
-		for _, id := range ids {
-			a.First = append(a.First, inspect.Member{ID: id, Waited: time.Second})
-		}
-		a.Count = len(ids)
-		return a
-	}
-	order := func(m serve.Members) (ids []string) {
-		for _, one := range m.First {
-			ids = append(ids, one.ID)
-		}
-		return ids
-	}
-	assert.Equal(t, []string{"a", "b", "c"}, order(merge([]inspect.Members{of("c"), of("a", "b", "c"), of("b")})))
-	assert.Empty(t, merge([]inspect.Members{of(), of()}).First)
-	assert.Equal(t, 2, merge([]inspect.Members{of("a"), of("a")}).First[0].Votes)
 }

@@ -38,8 +38,8 @@ type watched struct {
 	done chan struct{}
 }
 
-// atTerminal starts a process as a terminal's session does: it has the terminal for
-// its input and output, and is its foreground.
+// atTerminal starts a process in the foreground of a terminal session. The terminal is its input
+// and output.
 func atTerminal(t *testing.T, cmd *exec.Cmd) *watched {
 	t.Helper()
 	tty, keys := newTerminal(t)
@@ -74,7 +74,7 @@ func (s *watched) types(t *testing.T, keys string) {
 	tr.NoError(t, err)
 }
 
-// shows waits until the text is on the screen, and removes all up to it.
+// shows waits until the text is on the screen, and removes everything up to its end.
 func (s *watched) shows(t *testing.T, want string) { s.insist(t, "", want) }
 
 // insist types the keys until the text is on the screen. Keys that are typed while
@@ -95,7 +95,8 @@ func (s *watched) insist(t *testing.T, keys, want string) {
 	}
 }
 
-// showsBy reports whether the text is on the screen by then, and takes it and all before it off.
+// showsBy reports whether the text is on the screen before the deadline, and removes everything up
+// to its end.
 func (s *watched) showsBy(want string, deadline time.Time) (ok bool) {
 	for ; !ok && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		s.text.mu.Lock()
@@ -109,8 +110,8 @@ func (s *watched) showsBy(want string, deadline time.Time) (ok bool) {
 	return ok
 }
 
-// answers types a line until cat(1) repeats it. It is another line each time: the terminal's echoes of
-// one that is typed twice look like an answer.
+// answers types a line until cat(1) repeats it. It types a different line each time, because the
+// terminal's echoes of a line that is typed twice would look like an answer.
 func (s *watched) answers(t *testing.T, line string) {
 	t.Helper()
 	deadline := time.Now().Add(endless)
@@ -128,7 +129,7 @@ const (
 	ctrlZ = "\x1a"
 )
 
-func TestWhatDeletesAsksAtTheTerminal(t *testing.T) {
+func TestDeletionAsksAtTheTerminal(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	put(t, f.URLs(), "job", "v")

@@ -13,9 +13,9 @@ import (
 	"github.com/redquorum/redquorum/internal/protocol"
 )
 
-// wrongInputs are command lines, behind what is in the environment (NAME=VALUE) and in the
-// configuration file (file=TEXT). Quotes are as in a shell, and \n is a new line. $REDLOCK_NODES is
-// redis://nodes unless it is said.
+// wrongInputs are command lines, preceded by the environment (NAME=VALUE) and the configuration
+// file (file=TEXT). Quotes are as in a shell, and \n is a new line. $REDLOCK_NODES is redis://nodes
+// by default.
 var wrongInputs = []struct {
 	input string
 	code  int
@@ -68,6 +68,11 @@ var wrongInputs = []struct {
 	{"run --once-per 5m --tick yesterday x -- true", 64, `redlock: --tick: "yesterday" must be a time as in RFC 3339, such as 2030-01-07T02:30:00+01:00, or @ and seconds since 1970` + "\n"},
 	{"run --once-per 5m --tick @1893979800000 x -- true", 64, "must be later than 1970, and at most one slot (5m) from now"},
 	{"run --once-per 5m --tick @0 x -- true", 64, "must be later than 1970"},
+	{"run --ttl 9999999h x -- true", 64, `redlock: --ttl: "9999999h" is too large: must be between 500ms and a year` + "\n"},
+	{"REDLOCK_TTL=9999999h30m run x -- true", 78, `redlock: $REDLOCK_TTL: "9999999h30m" is too large: must be between 500ms and a year` + "\n"},
+	{"run --once-per 9999999h x -- true", 64, `redlock: --once-per: "9999999h" is too large: must be between 1s and 24h, or day` + "\n"},
+	{"run --wait 9999999h x -- true", 64, `redlock: --wait: "9999999h" is too large: must be below 292 years` + "\n"},
+	{"run --permits 99999999999999999999 x -- true", 64, `redlock: --permits: "99999999999999999999" is too large: must be between 1 and 1000` + "\n"},
 	{"run --once-per week x -- true", 64, `redlock: --once-per: "week" must be day, or a time with its unit, such as 5m or 1h` + "\n"},
 	{"run --once-per day x -- true", 64, "redlock: --once-per day needs --time-zone, because a day begins at another time in each zone: pass the zone of the crontab"},
 	{"run --once-per 24h --time-zone UTC x -- true", 64, "redlock: --time-zone needs --once-per day: other slots are the same in all zones\n"},
@@ -105,11 +110,11 @@ var wrongInputs = []struct {
 	{"run x -- /no/command", 127, "/no/command: no such file or directory"},
 	{"run x -- /", 126, "redlock: /: "},
 	{"hold x -- true", 64, "hold takes one argument, the name of the lock, not 2"},
-	{"hold ''", 64, "the name of a lock must not be empty"}, // though standard input has ended
+	{"hold ''", 64, "the name of a lock must not be empty"}, // although standard input has ended
 
 	// servers
 	{"REDLOCK_NODES= status", 64, "(\"redlock help config\")\n"},
-	{"REDLOCK_NODES= hold x", 64, "(\"redlock help config\"); for a trial, use --embedded\n"},
+	{"REDLOCK_NODES= hold x", 64, "(\"redlock help config\"); for a trial, use --embedded, or \"redlock nodes\"\n"},
 	{"run --node 127.0.0.1:22001 x -- true", 64, "redlock: --node: server 1: the scheme is missing: write redis://host:port"},
 	{"status --node redis://a --node redis://:hunter2@a:b", 64, "redlock: --node: server 2: not a URL of the form"},
 	{"demo --node redis://:hunter2@127.0.0.1:x", 64, "redlock: --node: server 1: "},
@@ -166,7 +171,7 @@ var wrongInputs = []struct {
 	{"file='nodes: [redis://:hunter2@a' status", 78, "not valid YAML of settings, each once"},
 	{`file='ttl: 5s\n---\nttl: 6s' status`, 78, "more than one YAML document: remove the line ---"},
 
-	// what single commands refuse
+	// errors of single commands
 	{"status -q", 64, "-q needs a NAME: the exit code reports whether every NAME is held"},
 	{"status -q --json a", 64, "-q excludes --json and --watch"},
 	{"status --watch 1ms x", 64, "--watch=1ms: must be at least 10ms"},
@@ -196,7 +201,7 @@ var wrongInputs = []struct {
 	{"serve --office redlock:epoch", 64, "is a key of redlock's own"},
 	{"serve --listen 127.0.0.1:0 --office a --candidate \xff", 64, "redlock: --candidate: must be printable text"},
 	{"serve --ttl 500ms", 64, "redlock: --ttl 500ms: must be between 1s and 1h"},
-	{"run --ttl 24h a -- true", 64, "redlock: --ttl 24h0m0s: is above an hour: after a restart of most servers no client would get any lock for 24h0m0s; if that is acceptable, set --max-ttl for all clients"},
+	{"run --ttl 24h a -- true", 64, "redlock: --ttl 24h0m0s: is above an hour: after a restart of most servers no client would get any lock for 24h0m0s: if that is acceptable, set --max-ttl for all clients"},
 	{"REDLOCK_TTL=24h run a -- true", 78, "is above an hour: after a restart"},
 	{"serve --stop-within -1s", 64, "redlock: --stop-within -1s: must not be negative"},
 	{"serve --allow-host *.example", 64, "redlock: --allow-host"},
@@ -207,6 +212,7 @@ var wrongInputs = []struct {
 	{"serve --cert /no/file --key /no/key", 64, "redlock: --cert: open /no/file"},
 	{"serve --token-file /dev/null", 64, "redlock: --token-file: /dev/null: line 1: a token must have at least 16 characters: make one with head -c 32"},
 	{"serve --tokens /dev/null", 64, "redlock: --tokens: /dev/null: no entry, so all clients would be refused: add one"},
+	{"serve --audit /dev/null/x", 64, "redlock: --audit: open /dev/null/x: not a directory"},
 	{"serve --tokens x --token-file x", 64, "--token-file and --tokens exclude each other"},
 	{"serve --listen /run/redlock.sock", 64, `redlock: --listen: "/run/redlock.sock" must be unix:PATH or HOST:PORT`},
 	{"serve --listen unix:", 64, `redlock: --listen: "unix:" must be unix:PATH, with a path of`},
@@ -215,12 +221,13 @@ var wrongInputs = []struct {
 	{"serve --listen unix:/no/folder/s --socket-mode rw", 64, `redlock: --socket-mode: "rw" must be octal, such as 0660`},
 }
 
-// ofPrograms is what only a programmer knows: Go's packages and names, and the options of the library.
+// ofPrograms matches terms that only programmers know: Go's packages and names, and the options of
+// the library.
 var ofPrograms = regexp.MustCompile(`strconv|time: (missing|invalid|unknown)|parsing|syntax|OpenWith|invalid argument|pool: |yaml: (line|unmarshal)|redlock: .*redlock: |\b[A-Z][a-z]\w+\(|TTL\(|%!`)
 
-// TestWrongInputsAreToldInTheWordsOfTheirSource: one line, which begins with what the user has set,
-// and the exit code for that: 64 for the command line, 78 for what is configured.
-func TestWrongInputsAreToldInTheWordsOfTheirSource(t *testing.T) {
+// TestInvalidInputIsReportedInTermsOfItsSource: the report is one line that begins with the name of
+// the user's setting. The exit code is 64 for the command line and 78 for the configuration.
+func TestInvalidInputIsReportedInTermsOfItsSource(t *testing.T) {
 	word := regexp.MustCompile(`[^\s']*'[^']*'|\S+`)
 	setting := regexp.MustCompile(`^(REDLOCK_\w+|file)=((?s).*)$`)
 	for _, test := range wrongInputs {
@@ -251,7 +258,7 @@ func TestWrongInputsAreToldInTheWordsOfTheirSource(t *testing.T) {
 	}
 }
 
-// isolate sets the environment and a configuration file, and nothing of what this machine says.
+// isolate sets the environment and a configuration file, without the settings of this machine.
 func isolate(t *testing.T, file string, env map[string]string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "redlock.yaml")

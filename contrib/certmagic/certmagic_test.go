@@ -21,13 +21,12 @@ import (
 
 	redlockcertmagic "github.com/redquorum/redquorum/contrib/certmagic"
 	"github.com/redquorum/redquorum/internal/sim"
-	"github.com/redquorum/redquorum/internal/simtest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
 const domain = "example.com"
 
-// An issuer issues certificates, after what the test wants to happen.
+// An issuer calls its function before, and then issues a certificate.
 type issuer struct {
 	key    *ecdsa.PrivateKey
 	before func(ctx context.Context) error
@@ -52,7 +51,7 @@ func (i *issuer) Issue(ctx context.Context, request *x509.CertificateRequest) (*
 	return &certmagic.IssuedCertificate{Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, nil
 }
 
-// newIssuer returns one that calls before. It has the CA of a test.
+// newIssuer returns an issuer with a test CA and the given function before.
 func newIssuer(t *testing.T, before func(ctx context.Context) error) *issuer {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -60,10 +59,10 @@ func newIssuer(t *testing.T, before func(ctx context.Context) error) *issuer {
 	return &issuer{key: key, before: before}
 }
 
-// instance returns certmagic as one of several processes has it, with certificates in dir.
+// instance returns the certmagic.Config of one process, with certificates in dir.
 func instance(t *testing.T, w *sim.World, dir string, i certmagic.Issuer) (*certmagic.Config, *redlockcertmagic.Storage) {
 	t.Helper()
-	s, err := redlockcertmagic.New(&certmagic.FileStorage{Path: dir}, simtest.Locker(t, w.NewClient(1), redlock.TTL(ttl)))
+	s, err := redlockcertmagic.New(&certmagic.FileStorage{Path: dir}, sim.Locker(t, w.NewClient(1), redlock.TTL(ttl)))
 	require.NoError(t, err)
 	var cfg *certmagic.Config
 	cache := certmagic.NewCache(certmagic.CacheOptions{
@@ -75,10 +74,11 @@ func instance(t *testing.T, w *sim.World, dir string, i certmagic.Issuer) (*cert
 	return cfg, s
 }
 
-// alone runs a test by itself: certmagic keeps the locks of a process in a global variable.
+// alone runs a test that is not parallel, because certmagic keeps the locks of a process in a
+// global variable.
 func alone(t *testing.T, test func(t *testing.T, w *sim.World)) {
 	t.Helper()
-	simtest.SimulateInUse(t, 1, 3*time.Hour, test)
+	sim.SimulateInUse(t, 1, 3*time.Hour, test)
 }
 
 func TestManyInstancesIssueACertificateOnce(t *testing.T) {
@@ -92,16 +92,16 @@ func TestManyInstancesIssueACertificateOnce(t *testing.T) {
 		}
 		all.Wait()
 		assert.EqualValues(t, 1, ca.issued.Load())
-		assert.Zero(t, simtest.Holding(w, key))
+		assert.Zero(t, sim.Holding(w, key))
 	})
 }
 
-// TestAnAttemptBehindALossHasTheLockAgain: certmagic asks for it before each attempt.
-func TestAnAttemptBehindALossHasTheLockAgain(t *testing.T) {
+// TestAttemptAfterALossReacquiresTheLock: certmagic renews the lease before each attempt.
+func TestAttemptAfterALossReacquiresTheLock(t *testing.T) {
 	alone(t, func(t *testing.T, w *sim.World) {
 		tries := 0
 		cfg, _ := instance(t, w, t.TempDir(), newIssuer(t, func(context.Context) error {
-			assert.Equal(t, 5, simtest.Holding(w, key))
+			assert.Equal(t, 5, sim.Holding(w, key))
 			if tries++; tries > 2 {
 				return nil
 			}
@@ -110,16 +110,16 @@ func TestAnAttemptBehindALossHasTheLockAgain(t *testing.T) {
 		}))
 		require.NoError(t, cfg.ObtainCertAsync(t.Context(), domain))
 		assert.Equal(t, 3, tries)
-		assert.Zero(t, simtest.Holding(w, key))
+		assert.Zero(t, sim.Holding(w, key))
 	})
 }
 
-// TestCertmagicCleansUpAtTheExit, and unlocks once more when the work is done.
-func TestCertmagicCleansUpAtTheExit(t *testing.T) {
+// TestCertmagicCleansUpAtExit: it unlocks a second time when the work is done.
+func TestCertmagicCleansUpAtExit(t *testing.T) {
 	alone(t, func(t *testing.T, w *sim.World) {
 		cfg, s := instance(t, w, t.TempDir(), newIssuer(t, func(ctx context.Context) error {
 			certmagic.CleanUpOwnLocks(ctx, zap.NewNop())
-			assert.Zero(t, simtest.Holding(w, key))
+			assert.Zero(t, sim.Holding(w, key))
 			return nil
 		}))
 		require.NoError(t, cfg.ObtainCertSync(t.Context(), domain))

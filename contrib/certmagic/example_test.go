@@ -9,7 +9,7 @@ import (
 	"github.com/caddyserver/certmagic"
 
 	redlockcertmagic "github.com/redquorum/redquorum/contrib/certmagic"
-	"github.com/redquorum/redquorum/internal/example"
+	"github.com/redquorum/redquorum/internal/sim"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -23,7 +23,7 @@ func shareCertificates(locker *redlock.Locker, dir string) error {
 }
 
 func Example() {
-	locker, closeAll := example.Locker()
+	locker, closeAll := sim.ExampleLocker()
 	defer closeAll()
 	if err := shareCertificates(locker, os.TempDir()); err != nil {
 		log.Fatal(err)

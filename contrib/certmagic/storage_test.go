@@ -11,11 +11,11 @@ import (
 
 	redlockcertmagic "github.com/redquorum/redquorum/contrib/certmagic"
 	"github.com/redquorum/redquorum/internal/sim"
-	"github.com/redquorum/redquorum/internal/simtest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// TestOneInstanceAtATimeHasTheLock for as long as it takes, whatever the lease is.
+// TestOneInstanceAtATimeHasTheLock: the instance has the lock until it unlocks, regardless of the
+// lease.
 func TestOneInstanceAtATimeHasTheLock(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		first := open(t, w)
@@ -26,17 +26,17 @@ func TestOneInstanceAtATimeHasTheLock(t *testing.T) {
 			assert.False(t, tryLock(t, s))
 		}
 		time.AfterFunc(10*time.Minute, func() { assert.NoError(t, first.Unlock(t.Context(), name)) })
-		took := simtest.Took(func() { require.NoError(t, second.Lock(t.Context(), name)) })
+		took := sim.Took(func() { require.NoError(t, second.Lock(t.Context(), name)) })
 		assert.InDelta(t, (10 * time.Minute).Seconds(), took.Seconds(), 0.25, "it is renewed for so long")
 		require.NoError(t, second.Unlock(t.Context(), name))
 		assert.True(t, tryLock(t, first))
 		require.NoError(t, first.Unlock(t.Context(), name))
-		assert.Zero(t, simtest.Holding(w, key))
+		assert.Zero(t, sim.Holding(w, key))
 	})
 }
 
-// TestUnlockComesTwice where certmagic cleans up at the exit of a process.
-func TestUnlockComesTwice(t *testing.T) {
+// TestSecondUnlockDoesNothing: certmagic unlocks twice when it cleans up at the exit of a process.
+func TestSecondUnlockDoesNothing(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		first := open(t, w)
 		second := open(t, w)
@@ -44,14 +44,14 @@ func TestUnlockComesTwice(t *testing.T) {
 		require.NoError(t, first.Unlock(t.Context(), name))
 		require.NoError(t, second.Lock(t.Context(), name))
 		require.NoError(t, first.Unlock(t.Context(), name))
-		assert.Equal(t, 5, simtest.Holding(w, key), "it is another instance's now")
+		assert.Equal(t, 5, sim.Holding(w, key), "it is another instance's now")
 		require.ErrorIs(t, first.RenewLockLease(t.Context(), name, time.Hour), redlock.ErrReleased)
 		require.NoError(t, second.Unlock(t.Context(), name))
 		require.NoError(t, first.Unlock(t.Context(), "never locked"))
 	})
 }
 
-func TestUnlockReleasesThoughTheContextHasEnded(t *testing.T) {
+func TestUnlockReleasesAfterTheContextHasEnded(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		s := open(t, w)
 		require.NoError(t, s.Lock(t.Context(), name))
@@ -59,19 +59,20 @@ func TestUnlockReleasesThoughTheContextHasEnded(t *testing.T) {
 		cancel()
 		require.ErrorIs(t, s.Unlock(ctx, name), context.Canceled)
 		time.Sleep(rtt)
-		assert.Zero(t, simtest.Holding(w, key))
+		assert.Zero(t, sim.Holding(w, key))
 	})
 }
 
-// TestTheEndOfTheContextEndsTheWaiting, for another instance and for another operation of this one.
-func TestTheEndOfTheContextEndsTheWaiting(t *testing.T) {
+// TestContextEndsTheWait: the wait is for another instance, or for another operation of this
+// instance.
+func TestContextEndsTheWait(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		first := open(t, w)
 		second := open(t, w)
 		require.NoError(t, first.Lock(t.Context(), name))
 		for _, s := range []*redlockcertmagic.Storage{first, second} {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			took := simtest.Took(func() { require.ErrorIs(t, s.Lock(ctx, name), context.DeadlineExceeded) })
+			took := sim.Took(func() { require.ErrorIs(t, s.Lock(ctx, name), context.DeadlineExceeded) })
 			assert.Equal(t, time.Minute, took)
 			ok, err := second.TryLock(ctx, name)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -80,14 +81,14 @@ func TestTheEndOfTheContextEndsTheWaiting(t *testing.T) {
 		}
 		require.NoError(t, first.Unlock(t.Context(), name))
 		time.Sleep(time.Second)
-		assert.Zero(t, simtest.Holding(w, key), "nothing is left behind")
+		assert.Zero(t, sim.Holding(w, key), "nothing is left behind")
 		require.NoError(t, second.Lock(t.Context(), name))
 		require.NoError(t, second.Unlock(t.Context(), name))
 	})
 }
 
-// TestANewAttemptNeedsTheLock: one that was lost is taken anew, or the attempt fails.
-func TestANewAttemptNeedsTheLock(t *testing.T) {
+// TestNewAttemptNeedsTheLock: a lost lock is acquired again, or the attempt fails.
+func TestNewAttemptNeedsTheLock(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		first := open(t, w)
 		second := open(t, w)
@@ -98,15 +99,15 @@ func TestANewAttemptNeedsTheLock(t *testing.T) {
 		require.ErrorIs(t, first.RenewLockLease(t.Context(), name, time.Hour), redlock.ErrHeld)
 		require.NoError(t, second.Unlock(t.Context(), name))
 		require.NoError(t, first.RenewLockLease(t.Context(), name, time.Hour))
-		assert.Equal(t, 5, simtest.Holding(w, key))
+		assert.Equal(t, 5, sim.Holding(w, key))
 		assert.False(t, tryLock(t, second))
 		require.NoError(t, first.Unlock(t.Context(), name), "it is held to the end of the last attempt")
-		assert.Zero(t, simtest.Holding(w, key))
+		assert.Zero(t, sim.Holding(w, key))
 	})
 }
 
-// TestAnUnlockDuringARenewalLeavesNoLock behind.
-func TestAnUnlockDuringARenewalLeavesNoLock(t *testing.T) {
+// TestUnlockDuringARenewalLeavesNoLock behind.
+func TestUnlockDuringARenewalLeavesNoLock(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		s := open(t, w)
 		require.NoError(t, s.Lock(t.Context(), name))
@@ -115,12 +116,12 @@ func TestAnUnlockDuringARenewalLeavesNoLock(t *testing.T) {
 		time.AfterFunc(rtt/2, func() { s.Unlock(t.Context(), name) })
 		require.ErrorIs(t, s.RenewLockLease(t.Context(), name, time.Hour), redlock.ErrReleased)
 		time.Sleep(rtt)
-		assert.Zero(t, simtest.Holding(w, key))
+		assert.Zero(t, sim.Holding(w, key))
 	})
 }
 
-// TestTheUnlockOfALostLockFreesNoOther: locks have names and no handles.
-func TestTheUnlockOfALostLockFreesNoOther(t *testing.T) {
+// TestUnlockOfALostLockFreesNoOtherLock: this holds although locks have names and no handles.
+func TestUnlockOfALostLockFreesNoOtherLock(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		s := open(t, w)
 		require.NoError(t, s.Lock(t.Context(), name))
@@ -135,12 +136,12 @@ func TestTheUnlockOfALostLockFreesNoOther(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.ErrorIs(t, s.Unlock(t.Context(), name), redlock.ErrLost)
 		<-locked
-		assert.Equal(t, 5, simtest.Holding(w, key))
+		assert.Equal(t, 5, sim.Holding(w, key))
 		require.NoError(t, s.Unlock(t.Context(), name))
 	})
 }
 
-func TestAnOutageIsToldAtOnce(t *testing.T) {
+func TestOutageIsReportedAtOnce(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		s := open(t, w)
 		for _, server := range w.Servers()[:3] {
@@ -158,9 +159,9 @@ func TestAnOutageIsToldAtOnce(t *testing.T) {
 	})
 }
 
-func TestWhatIsNoStorageIsRefused(t *testing.T) {
+func TestInvalidArgumentsAreRefused(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
-		inner, l := &certmagic.FileStorage{Path: "/certs"}, simtest.Locker(t, w.NewClient(1))
+		inner, l := &certmagic.FileStorage{Path: "/certs"}, sim.Locker(t, w.NewClient(1))
 		_, err := redlockcertmagic.New(nil, l)
 		require.ErrorContains(t, err, "the storage is nil")
 		_, err = redlockcertmagic.New(inner, nil)

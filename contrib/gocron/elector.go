@@ -11,32 +11,32 @@ import (
 	"github.com/redquorum/redquorum/election"
 )
 
-// ErrNotLeader: another machine runs the jobs, or none does at the moment.
+// ErrNotLeader means that another machine runs the jobs, or that currently none does.
 var ErrNotLeader = errors.New("redlockgocron: not the leader")
 
-// An Elector has the jobs run on the machine that leads. It is for gocron.WithDistributedElector,
+// An Elector runs the jobs on the machine that leads. It is for gocron.WithDistributedElector. It
 // leads only while Run campaigns, and is safe for concurrent use.
 type Elector struct {
 	office *election.Election
 	id     string
 
 	mu   sync.Mutex
-	runs bool  // Run is under way
-	err  error // of the last Run
+	runs bool  // Run is in progress
+	err  error // result of the last Run
 	term *term // nil unless this machine leads
 }
 
 var _ gocron.Elector = (*Elector)(nil)
 
-// A term is one time of leading, with the jobs that run in it.
+// A term is one time as leader, with its running jobs.
 type term struct {
 	election.Term
 	ctx  context.Context
-	jobs sync.WaitGroup // grows under Elector.mu, while this is Elector.term
+	jobs sync.WaitGroup // grows under Elector.mu, while this term is Elector.term
 }
 
-// NewElector returns the Elector of a candidate for the office. id tells people who leads: see
-// election.Election.Run. Errors: there is no office or no ID.
+// NewElector returns the Elector of one candidate. id identifies the candidate to people: see
+// election.Election.Run. NewElector returns an error without an Election or an ID.
 func NewElector(office *election.Election, id string) (*Elector, error) {
 	switch {
 	case office == nil:
@@ -47,15 +47,15 @@ func NewElector(office *election.Election, id string) (*Elector, error) {
 	return &Elector{office: office, id: id}, nil
 }
 
-// Run campaigns, and leads whenever it can, until ctx ends: one Run at a time. A term that ends,
-// with ctx or because the lock is lost, ends the contexts of its jobs (Task). Run releases the lock,
-// or campaigns again, when these have returned, so a machine that shuts down is followed when its
-// jobs are at rest. It knows nothing of jobs that are no Task. Close the redlock.Locker after Run,
-// before the process exits.
+// Run campaigns, and leads whenever it can, until ctx ends. Only one Run at a time is allowed. When
+// a term ends, with ctx or because the lock was lost, the contexts of its jobs (Task) end. After
+// these jobs have returned, Run releases the lock or campaigns again, so the next leader starts
+// only after the jobs of a machine that shuts down have stopped. Run does not wait for jobs without
+// Task. Close the redlock.Locker after Run, before the process exits.
 //
-// Run returns nil if ctx has ended, and otherwise an error that no patience helps against:
-// redlock.ErrClosed, or what is wrong with the office's name, the ID or an option. No job runs here
-// from then on. Outages are waited out.
+// Run returns nil if ctx has ended. Otherwise it returns an error that waiting cannot fix:
+// redlock.ErrClosed, or an invalid name, ID or option of the election. After an error this machine
+// runs no more jobs. Run waits through outages.
 func (e *Elector) Run(ctx context.Context) error {
 	e.mu.Lock()
 	if e.runs {
@@ -71,7 +71,7 @@ func (e *Elector) Run(ctx context.Context) error {
 	return err
 }
 
-// lead lasts as long as the term and its jobs.
+// lead returns when the term has ended and its jobs have returned.
 func (e *Elector) lead(ctx context.Context, t election.Term) error {
 	now := &term{Term: t, ctx: ctx}
 	e.begin(now)
@@ -87,8 +87,9 @@ func (e *Elector) begin(t *term) {
 	e.term = t
 }
 
-// IsLeader implements gocron.Elector: it returns nil if this machine leads at this moment, and
-// otherwise an error that matches ErrNotLeader and says why if that is known. It asks no server.
+// IsLeader implements gocron.Elector. It returns nil if this machine leads at this moment, and
+// otherwise an error that matches ErrNotLeader and contains the reason, if known. It sends nothing
+// to the servers.
 func (e *Elector) IsLeader(context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -96,10 +97,10 @@ func (e *Elector) IsLeader(context.Context) error {
 	return err
 }
 
-// current returns the term, or why there is none. e.mu is held.
+// current returns the term, or an error with the reason for its absence. The caller must hold e.mu.
 func (e *Elector) current() (*term, error) {
 	switch {
-	case e.term != nil && e.term.ctx.Err() == nil && e.term.Remaining() > 0: // which knows a little earlier
+	case e.term != nil && e.term.ctx.Err() == nil && e.term.Remaining() > 0: // Remaining reaches zero slightly before the context ends
 		return e.term, nil
 	case e.err != nil:
 		return nil, fmt.Errorf("%w: %q has stopped campaigning: %w", ErrNotLeader, e.id, e.err)
@@ -109,14 +110,15 @@ func (e *Elector) current() (*term, error) {
 	return nil, fmt.Errorf("%w: %q is waiting for its turn", ErrNotLeader, e.id)
 }
 
-// Task returns work as a job for gocron.NewTask. The context of work ends with the job's and with
-// the term; work must stop then. It gives the resource the term's token with each write (package
-// fence). The job's error is that of work, joined with one that matches redlock.ErrLost or
-// redlock.ErrClosed if the term ended so meanwhile. A job whose term is over before it begins does
-// not run, and its error matches ErrNotLeader. Task panics if work is nil.
+// Task returns work as a job for gocron.NewTask. The context of work ends with the context of the
+// job and with the term; work must then stop. work sends the term's token to the resource with each
+// write (package fence). The job returns the error of work, joined with an error that matches
+// redlock.ErrLost or redlock.ErrClosed if one of these ended the term. A job whose term has ended
+// before it begins does not run, and returns an error that matches ErrNotLeader. Task panics if
+// work is nil.
 func (e *Elector) Task(work func(ctx context.Context, term election.Term) error) func(context.Context) error {
 	if work == nil {
-		panic("redlockgocron: Task(nil): there is nothing to run")
+		panic("redlockgocron: Task(nil): pass a function")
 	}
 	return func(ctx context.Context) error {
 		t, err := e.join()
@@ -128,7 +130,7 @@ func (e *Elector) Task(work func(ctx context.Context, term election.Term) error)
 	}
 }
 
-// join returns the term, which does not end before its jobs.Done.
+// join returns the current term. The term does not end before the caller calls jobs.Done.
 func (e *Elector) join() (*term, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

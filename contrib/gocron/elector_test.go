@@ -12,11 +12,11 @@ import (
 	redlockgocron "github.com/redquorum/redquorum/contrib/gocron"
 	"github.com/redquorum/redquorum/election"
 	"github.com/redquorum/redquorum/internal/sim"
-	"github.com/redquorum/redquorum/internal/simtest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// TestOneMachineRunsTheJobs, and when it vanishes another does, with a greater token.
+// TestOneMachineRunsTheJobs: when that machine vanishes, another machine runs the jobs, with a
+// greater token.
 func TestOneMachineRunsTheJobs(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		var mu sync.Mutex
@@ -56,8 +56,8 @@ func TestOneMachineRunsTheJobs(t *testing.T) {
 	})
 }
 
-// TestALostTermEndsTheJob, and is its error.
-func TestALostTermEndsTheJob(t *testing.T) {
+// TestLostTermEndsTheJob: the job returns the loss as its error.
+func TestLostTermEndsTheJob(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		m, e, stop := campaign(t, w, "first")
 		cause := make(chan error, 1)
@@ -75,8 +75,8 @@ func TestALostTermEndsTheJob(t *testing.T) {
 	})
 }
 
-// TestAJobDoesNotBeginBehindItsTerm: gocron asks whether the machine leads a little before.
-func TestAJobDoesNotBeginBehindItsTerm(t *testing.T) {
+// TestJobDoesNotBeginAfterItsTerm: gocron calls IsLeader slightly before the job.
+func TestJobDoesNotBeginAfterItsTerm(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		_, e, stop := campaign(t, w, "first")
 		task := e.Task(func(context.Context, election.Term) error { assert.Fail(t, "it runs"); return nil })
@@ -87,7 +87,7 @@ func TestAJobDoesNotBeginBehindItsTerm(t *testing.T) {
 	})
 }
 
-func TestItSaysWhyItDoesNotLead(t *testing.T) {
+func TestErrorHasTheReasonForNotLeading(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		m := newMachine(t, w)
 		e, err := redlockgocron.NewElector(election.New(m.locker, "jobs"), "first")
@@ -99,7 +99,7 @@ func TestItSaysWhyItDoesNotLead(t *testing.T) {
 			require.ErrorContains(t, err, want)
 		}
 		is("call Run")
-		held := simtest.Take(t, m.locker, "jobs")
+		held := sim.Take(t, m.locker, "jobs")
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- e.Run(ctx) }()
@@ -119,7 +119,7 @@ func TestItSaysWhyItDoesNotLead(t *testing.T) {
 	})
 }
 
-func TestWhatIsNoElectorIsRefused(t *testing.T) {
+func TestInvalidElectorIsRefused(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		m := newMachine(t, w)
 		_, err := redlockgocron.NewElector(nil, "first")

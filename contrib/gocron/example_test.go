@@ -10,7 +10,7 @@ import (
 
 	redlockgocron "github.com/redquorum/redquorum/contrib/gocron"
 	"github.com/redquorum/redquorum/election"
-	"github.com/redquorum/redquorum/internal/example"
+	"github.com/redquorum/redquorum/internal/sim"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -26,7 +26,7 @@ func reportEachDay(locker *redlock.Locker, write func(context.Context, time.Time
 	_, err = scheduler.NewJob(
 		gocron.DailyJob(1, gocron.NewAtTimes(gocron.NewAtTime(2, 0, 0))),
 		gocron.NewTask(ticks.Task(write)), // write stops when its context ends
-		gocron.WithName("report"))         // which is the name of the lock
+		gocron.WithName("report"))         // the name of the lock
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func sweepOnTheLeader(ctx context.Context, locker *redlock.Locker, sweep func(co
 }
 
 func ExampleElector() {
-	locker, closeAll := example.Locker()
+	locker, closeAll := sim.ExampleLocker()
 	defer closeAll()
 	ctx, stop := context.WithCancel(context.Background())
 	err := sweepOnTheLeader(ctx, locker, func(ctx context.Context, term election.Term) error {
@@ -70,7 +70,7 @@ func ExampleElector() {
 }
 
 func ExampleLocker() {
-	locker, closeAll := example.Locker()
+	locker, closeAll := sim.ExampleLocker()
 	defer closeAll()
 	scheduler, err := reportEachDay(locker, func(_ context.Context, tick time.Time) error {
 		fmt.Println("a report")

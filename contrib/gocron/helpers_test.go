@@ -15,34 +15,32 @@ import (
 	redlockgocron "github.com/redquorum/redquorum/contrib/gocron"
 	"github.com/redquorum/redquorum/election"
 	"github.com/redquorum/redquorum/internal/sim"
-	"github.com/redquorum/redquorum/internal/simtest"
-	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	ttl   = simtest.TTL
+	ttl   = sim.TTL
 	every = 5 * time.Minute
 	name  = "report"
 )
 
-// simulate runs test in virtual time, with servers that have long been in use.
+// simulate runs test in virtual time, with servers that have been in use for long.
 func simulate(t *testing.T, test func(t *testing.T, w *sim.World)) {
 	t.Helper()
 	t.Parallel()
-	simtest.SimulateInUse(t, 1, 10*time.Hour, test)
+	sim.SimulateInUse(t, 1, 10*time.Hour, test)
 }
 
-// A machine has a scheduler of gocron, and tells what became of its job. The channels are large
+// A machine has a scheduler of gocron, and reports the outcomes of its job. The channels are large
 // enough for a test.
 type machine struct {
 	*sim.Client
 	locker    *redlock.Locker
 	scheduler gocron.Scheduler
-	skipped   chan error // why a run was skipped
-	failed    chan error // of a run
+	skipped   chan error // reasons of skipped runs
+	failed    chan error // errors of failed runs
 }
 
 func newMachine(t *testing.T, w *sim.World) *machine {
@@ -50,11 +48,11 @@ func newMachine(t *testing.T, w *sim.World) *machine {
 	c := w.NewClient(1)
 	return &machine{
 		Client: c, skipped: make(chan error, 100), failed: make(chan error, 100),
-		locker: simtest.Locker(t, c, redlock.TTL(ttl), redlock.MemoryGuard(true), timetest.Wall(w.Now)),
+		locker: sim.Locker(t, c, redlock.TTL(ttl), redlock.MemoryGuard(true), sim.Wall(w.Now)),
 	}
 }
 
-// schedule gives the machine a scheduler with the option, an Elector or a Locker.
+// schedule gives the machine a scheduler with an Elector or a Locker as its option.
 func (m *machine) schedule(t *testing.T, distributed gocron.SchedulerOption) {
 	t.Helper()
 	var err error
@@ -64,7 +62,7 @@ func (m *machine) schedule(t *testing.T, distributed gocron.SchedulerOption) {
 	m.scheduler.Start()
 }
 
-// withLocker returns a machine that runs each tick of its jobs once.
+// withLocker returns a machine whose jobs run once per tick.
 func withLocker(t *testing.T, w *sim.World) (*machine, *redlockgocron.Locker) {
 	t.Helper()
 	m := newMachine(t, w)
@@ -74,7 +72,7 @@ func withLocker(t *testing.T, w *sim.World) (*machine, *redlockgocron.Locker) {
 	return m, l
 }
 
-// add has the machine run task at each tick, late by so much.
+// add makes the machine run task at each tick, with the delay late.
 func (m *machine) add(t *testing.T, late time.Duration, task any, opts ...gocron.JobOption) gocron.Job {
 	t.Helper()
 	first := time.Now().Add(every / 2).Round(every).Add(late)
@@ -83,7 +81,7 @@ func (m *machine) add(t *testing.T, late time.Duration, task any, opts ...gocron
 		gocron.WithStartAt(gocron.WithStartDateTime(first)),
 		gocron.WithEventListeners(
 			gocron.AfterLockError(m.skip),
-			gocron.AfterJobRunsWithPanic(func(uuid.UUID, string, any) {}), // or gocron does not recover it
+			gocron.AfterJobRunsWithPanic(func(uuid.UUID, string, any) {}), // otherwise gocron does not recover the panic
 			gocron.AfterJobRunsWithError(func(_ uuid.UUID, _ string, err error) { m.failed <- err }),
 		),
 	}, opts...)...)
@@ -93,7 +91,7 @@ func (m *machine) add(t *testing.T, late time.Duration, task any, opts ...gocron
 
 func (m *machine) skip(_ uuid.UUID, _ string, err error) { m.skipped <- err }
 
-// next returns what comes by the channel within a few ticks.
+// next returns the next value of the channel, and fails after a few ticks.
 func next[T any](t *testing.T, c <-chan T) T {
 	t.Helper()
 	select {
@@ -105,7 +103,7 @@ func next[T any](t *testing.T, c <-chan T) T {
 	}
 }
 
-// wait returns why the context ended, and nil if it has not after a minute.
+// wait returns the reason the context ended, or nil after a minute.
 func wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -121,7 +119,7 @@ func hang(w *sim.World) {
 	}
 }
 
-// campaign has a machine compete for the office until stop is called.
+// campaign starts a candidate on a new machine. It campaigns until stop is called.
 func campaign(t *testing.T, w *sim.World, id string) (m *machine, e *redlockgocron.Elector, stop func() error) {
 	t.Helper()
 	m = newMachine(t, w)

@@ -18,25 +18,25 @@ import (
 
 // A Locker runs each tick of a job at most once, on any one of the machines that share the servers.
 // It is for gocron.WithDistributedLocker and WithDistributedJobLocker, and safe for concurrent use.
-// gocron asks no Locker if it has an Elector.
+// If a scheduler has an Elector, gocron ignores its Locker.
 type Locker struct {
 	locker *redlock.Locker
-	ticks  once.Job // only what a tick is
+	ticks  once.Job // defines the ticks
 	opts   []redlock.Option
 
 	mu   sync.Mutex
-	runs map[string]*run // under way in this process, by the job's name
+	runs map[string]*run // runs in progress in this process, by name of the job
 }
 
 var _ gocron.Locker = (*Locker)(nil)
 
-// NewLocker returns a Locker with ticks of the length every: a second at least, a divisor of a day, and
-// no longer than the interval of any of its jobs. For jobs that go by the time of day, give an hour
-// or half an hour: see the package's comment. All machines give the same. The options are for the
-// locks; Exclusive is set in any case.
+// NewLocker returns a Locker with ticks of the length every: at least a second, a divisor of a day,
+// and no longer than the interval of any of its jobs. For jobs at a time of day, use an hour or
+// half an hour: see the package comment. All machines must pass the same value. The options apply
+// to the locks; Exclusive is always set.
 //
-// Errors: what is wrong with the arguments. No server is asked. The redlock.Locker stays the
-// caller's, to be closed after the scheduler's Shutdown.
+// NewLocker returns an error for an invalid argument, and sends nothing to the servers. The caller
+// still owns the redlock.Locker, and closes it after the scheduler's Shutdown.
 func NewLocker(locker *redlock.Locker, every time.Duration, opts ...redlock.Option) (*Locker, error) {
 	switch wrong := slots.Wrong(every, slots.Text); {
 	case locker == nil:
@@ -55,41 +55,46 @@ func NewLocker(locker *redlock.Locker, every time.Duration, opts ...redlock.Opti
 	return l, nil
 }
 
-// tries is how often a machine asks again for a lock that it does not wait for: all machines ask at the
-// same moment, and a hiccup of the servers would cost the tick.
+// tries is the number of tries for a lock without waiting. All machines try at the same moment, so
+// without repeats a hiccup of the servers would cost the tick.
 const tries = 5
 
-// mostEarly is how long before its tick a start may come. gocron starts a job at its time or later, so only a clock that
-// was set back makes a start early.
+// mostEarly is the longest time by which a start may precede its tick. gocron starts a job at its
+// time or later, so a start is early only if the clock was set back.
 const mostEarly = time.Minute
 
-// A lateError says that a start comes in the second half of a tick.
+// A lateError means that a job started in the second half of a tick.
 type lateError struct {
 	before time.Duration
 	tick   time.Time
 }
 
 func (e lateError) Error() string {
-	return fmt.Sprintf("it is started %v before the tick of %s, so it is late for the one before: gocron.LimitModeReschedule leaves out starts that have to wait", e.before, e.tick.Format(time.RFC3339))
+	return fmt.Sprintf("the job started %v before the tick of %s, so it is late for the tick before: gocron.LimitModeReschedule skips starts that would have to wait", e.before, e.tick.Format(time.RFC3339))
 }
 
-// Is makes it match once.ErrLate.
+// Is makes the error match once.ErrLate.
 func (e lateError) Is(target error) bool { return target == once.ErrLate }
 
-// taskName is what gocron names a job that Task returned, unless it is given a name.
+// taskName is the default name that gocron chooses for a job returned by Task.
 var taskName = runtime.FuncForPC(reflect.ValueOf((&task{}).run).Pointer()).Name()
 
-// Lock implements gocron.Locker: after nil the caller, and no other on any machine, may run the job
-// name for the tick that it is by this machine's clock. The caller must Unlock.
+// Lock implements gocron.Locker. If it returns nil, the caller, and no other caller on any machine,
+// may run the job name for the tick of the current time, by this machine's clock. The caller must
+// call Unlock.
 //
-// Errors: redlock.ErrHeld if another machine is at it, or a former run of this process has not
-// ended; redlock.ErrMarked if the tick has been run, or has begun to; once.ErrLate if the start is
-// more than a minute, or a quarter of a tick, before the nearest tick, because it is then a late one
-// of the tick before; once.ErrLate, redlock.ErrNoQuorum, redlock.ErrClosed or that of ctx if it is not
-// known who may run the tick, and then it may be that no machine does.
+// The error is
+//
+//   - redlock.ErrHeld if another machine runs the job, or an earlier run in this process has not
+//     ended,
+//   - redlock.ErrMarked if the tick was run or started,
+//   - once.ErrLate if the start is more than a minute, or a quarter of a tick, before the nearest
+//     tick, because it is then a late start of the previous tick, and
+//   - once.ErrLate, redlock.ErrNoQuorum, redlock.ErrClosed or the error of ctx if it is unknown who
+//     may run the tick. In this case it may not run at all.
 func (l *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 	if name == taskName {
-		return nil, fmt.Errorf("redlockgocron: the job has the name of its function, %s, which other jobs share: name it by gocron.WithName", name)
+		return nil, fmt.Errorf("redlockgocron: the job has the name of its function, %s, which other jobs share: set a name with gocron.WithName", name)
 	}
 	began := time.Now()
 	r := &run{owner: l, name: name, ctx: ctx, began: began, tick: l.ticks.Tick(began)}
@@ -109,7 +114,7 @@ func (l *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 // claim makes r the only run of its tick.
 func (l *Locker) claim(ctx context.Context, r *run) error {
 	ask := func() (*redlock.Lock, error) { return l.locker.Acquire(ctx, r.name, l.opts...) }
-	lock, err := once.Acquire(ctx, l.locker, []string{r.name}, ask)
+	lock, err := slots.Acquire(ctx, l.locker, []string{r.name}, ask)
 	if err != nil {
 		return err
 	}
@@ -127,8 +132,8 @@ func (l *Locker) claim(ctx context.Context, r *run) error {
 	return nil
 }
 
-// enter reports whether r is the only run of its job in this process. The servers cannot tell where
-// the lock of another was lost, and gocron lets that one run on.
+// enter reports whether r is the only run of its job in this process. The servers cannot report
+// this if an earlier run lost its lock, because gocron lets that run continue.
 func (l *Locker) enter(r *run) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -147,8 +152,8 @@ func (l *Locker) leave(r *run) {
 	}
 }
 
-// of returns the run that gocron calls a task for: it gives the same context to Lock and to the
-// task, one for each job.
+// of returns the run for which gocron calls a task. gocron passes the same context to Lock and to
+// the task, one for each job.
 func (l *Locker) of(ctx context.Context) *run {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -160,22 +165,23 @@ func (l *Locker) of(ctx context.Context) *run {
 	return nil
 }
 
-// Task returns work as a job for gocron.NewTask. The context of work ends with the job's, and when
-// the lock is lost; work must stop then. The job's error is that of work, joined with one that
-// matches redlock.ErrLost or redlock.ErrClosed if the lock ended meanwhile. A later tick of the job
-// is greater, so a resource that keeps the last one it has seen can refuse a job that is late.
+// Task returns work as a job for gocron.NewTask. The context of work ends with the context of the
+// job, and when the lock is lost; work must then stop. The job returns the error of work, joined
+// with an error that matches redlock.ErrLost or redlock.ErrClosed if the lock ended before work
+// returned. Ticks increase, so a resource that stores the last tick can reject a late job.
 //
-// A run that has no lock of this Locker does not begin, and is an error: the scheduler has another
-// Locker, an Elector or none, the job has WithDisabledDistributedJobLocker, or NewTask was given a
-// context in place of gocron's. Task panics if work is nil.
+// A run without a lock of this Locker does not begin, and returns an error. Possible reasons: the
+// scheduler has another Locker, an Elector or none; the job has WithDisabledDistributedJobLocker;
+// or NewTask was given a context instead of gocron's. Task panics if work is nil.
 func (l *Locker) Task(work func(ctx context.Context, tick time.Time) error) func(context.Context) error {
 	if work == nil {
-		panic("redlockgocron: Task(nil): there is nothing to run")
+		panic("redlockgocron: Task(nil): pass a function")
 	}
 	return (&task{l, work}).run
 }
 
-// A task is a type, and no closure, because a closure has another name wherever Task is inlined.
+// A task is a type and not a closure, because the name of a closure varies with the place where
+// Task is inlined.
 type task struct {
 	owner *Locker
 	work  func(context.Context, time.Time) error
@@ -193,22 +199,22 @@ func (t *task) run(ctx context.Context) error {
 type run struct {
 	owner *Locker
 	name  string
-	ctx   context.Context // of the job
-	began time.Time       // when gocron called Lock
-	tick  time.Time       // of began
+	ctx   context.Context // context of the job
+	began time.Time       // time at which gocron called Lock
+	tick  time.Time       // tick of began
 	lock  *redlock.Lock   // guarded by owner.mu until Lock returns, and unchanged from then on
 }
 
-// Unlock implements gocron.Lock. ctx is that of the job, which has ended if the scheduler is shutting
-// down, and must not keep the lock from its release. Errors are those of redlock.Lock.Release, above
-// all redlock.ErrLost; gocron drops them.
+// Unlock implements gocron.Lock. ctx is the context of the job. It has ended if the scheduler is
+// shutting down, and must not prevent the release. The errors are the errors of
+// redlock.Lock.Release, above all redlock.ErrLost; gocron drops them.
 func (r *run) Unlock(ctx context.Context) error {
 	defer r.owner.leave(r)
 	return r.lock.Release(context.WithoutCancel(ctx))
 }
 
-// under runs work with a context that ends with ctx and with that of the lock. It does not begin
-// after the lock's end, and joins the cause of that with the error of work.
+// under runs work with a context that ends with ctx and with the context of the lock. It does not
+// start work after the end of the lock, and joins the cause of that end with the error of work.
 func under(ctx, held context.Context, lock interface{ Remaining() time.Duration }, work func(context.Context) error) error {
 	if held.Err() != nil {
 		return context.Cause(held)
@@ -219,7 +225,7 @@ func under(ctx, held context.Context, lock interface{ Remaining() time.Duration 
 	defer unlink()
 	err := work(inner)
 	if lock.Remaining() <= 0 {
-		<-held.Done() // which comes a little later
+		<-held.Done() // follows slightly later
 	}
 	if lost := context.Cause(held); errors.Is(lost, redlock.ErrLost) || errors.Is(lost, redlock.ErrClosed) {
 		err = errors.Join(err, lost)

@@ -13,13 +13,13 @@ import (
 
 	redlockgocron "github.com/redquorum/redquorum/contrib/gocron"
 	"github.com/redquorum/redquorum/internal/sim"
-	"github.com/redquorum/redquorum/internal/simtest"
 	"github.com/redquorum/redquorum/once"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// TestATickRunsOnce though machines begin it together, or far later than it takes.
-func TestATickRunsOnce(t *testing.T) {
+// TestTickRunsOnce: machines start it together, or one machine starts it long after the job has
+// ended.
+func TestTickRunsOnce(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		ran := make(chan time.Time, 1000)
 		var all []*machine
@@ -47,12 +47,12 @@ func TestATickRunsOnce(t *testing.T) {
 			}
 		}
 		assert.Equal(t, (len(all)-1)*ticks, skipped)
-		assert.Zero(t, simtest.Holding(w, name), "no lock is held between ticks")
+		assert.Zero(t, sim.Holding(w, name), "no lock is held between ticks")
 	})
 }
 
-// TestALossAtTheEndIsTold though the job has not looked at its context.
-func TestALossAtTheEndIsTold(t *testing.T) {
+// TestLossAtTheEndIsReported: the job has not checked its context.
+func TestLossAtTheEndIsReported(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		m, l := withLocker(t, w)
 		m.add(t, 0, l.Task(func(context.Context, time.Time) error {
@@ -64,47 +64,47 @@ func TestALossAtTheEndIsTold(t *testing.T) {
 	})
 }
 
-// TestUnlockReleasesThoughTheJobsContextHasEnded: gocron gives that context to Unlock.
-func TestUnlockReleasesThoughTheJobsContextHasEnded(t *testing.T) {
+// TestUnlockReleasesAfterTheJobsContextHasEnded: gocron passes that context to Unlock.
+func TestUnlockReleasesAfterTheJobsContextHasEnded(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		m, l := withLocker(t, w)
 		begun, done := make(chan struct{}), make(chan struct{})
 		job := m.add(t, 0, l.Task(func(ctx context.Context, _ time.Time) error {
 			close(begun)
 			<-ctx.Done()
-			assert.Equal(t, 5, simtest.Holding(w, name))
+			assert.Equal(t, 5, sim.Holding(w, name))
 			close(done)
 			return nil
 		}))
 		<-begun
 		require.NoError(t, m.scheduler.RemoveJob(job.ID()))
 		<-done
-		time.Sleep(simtest.RTT)
-		assert.Zero(t, simtest.Holding(w, name))
+		time.Sleep(sim.RTT)
+		assert.Zero(t, sim.Holding(w, name))
 
 		ended, cancel := context.WithCancel(t.Context())
 		lock, err := l.Lock(ended, "direct")
 		require.NoError(t, err)
 		cancel()
 		require.NoError(t, lock.Unlock(ended), "it waits for the servers all the same")
-		assert.Zero(t, simtest.Holding(w, "direct"))
+		assert.Zero(t, sim.Holding(w, "direct"))
 		require.ErrorIs(t, lock.Unlock(ended), redlock.ErrReleased)
 	})
 }
 
-func TestALockIsReleasedWhateverBecomesOfTheJob(t *testing.T) {
+func TestLockIsReleasedAfterAnyOutcome(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		m, l := withLocker(t, w)
 		job := m.add(t, 0, l.Task(func(context.Context, time.Time) error { panic("oops") }))
 		require.ErrorIs(t, next(t, m.failed), gocron.ErrPanicRecovered)
-		time.Sleep(simtest.RTT)
-		assert.Zero(t, simtest.Holding(w, name))
+		time.Sleep(sim.RTT)
+		assert.Zero(t, sim.Holding(w, name))
 		require.NoError(t, m.scheduler.RemoveJob(job.ID()))
 
 		job = m.add(t, 0, l.Task(func(context.Context, time.Time) error { assert.Fail(t, "it runs"); return nil }),
 			gocron.WithName("never"), gocron.WithEventListeners(gocron.BeforeJobRunsSkipIfBeforeFuncErrors(refuse)))
 		time.Sleep(every)
-		assert.Zero(t, simtest.Holding(w, "never"))
+		assert.Zero(t, sim.Holding(w, "never"))
 		require.NoError(t, m.scheduler.RemoveJob(job.ID()))
 
 		for _, name := range []string{name, "never"} {
@@ -118,9 +118,9 @@ func TestALockIsReleasedWhateverBecomesOfTheJob(t *testing.T) {
 
 func refuse(uuid.UUID, string) error { return assert.AnError }
 
-// TestATickIsOfTheCall of Lock, however long that waits, as the options may say. After two ticks it is too
-// late.
-func TestATickIsOfTheCall(t *testing.T) {
+// TestTickIsTheTimeOfTheCall: the duration of the wait in Lock does not matter. After two ticks the
+// start is too late.
+func TestTickIsTheTimeOfTheCall(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		m := newMachine(t, w)
 		l, err := redlockgocron.NewLocker(m.locker, every, redlock.Retries(redlock.Forever))
@@ -144,8 +144,9 @@ func TestATickIsOfTheCall(t *testing.T) {
 	})
 }
 
-// TestAQueuedStartDoesNotSpendTheNextTick: gocron can start a job long after its time, when another job has ended.
-func TestAQueuedStartDoesNotSpendTheNextTick(t *testing.T) {
+// TestQueuedStartDoesNotUseTheNextTick: gocron can start a job long after its time, when another
+// job has ended.
+func TestQueuedStartDoesNotUseTheNextTick(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		m := newMachine(t, w)
 		l, err := redlockgocron.NewLocker(m.locker, every)
@@ -173,8 +174,9 @@ func TestAQueuedStartDoesNotSpendTheNextTick(t *testing.T) {
 	})
 }
 
-// TestARunThatGoesOnWithoutItsLockKeepsTheNextOut, within its process: gocron would let both run.
-func TestARunThatGoesOnWithoutItsLockKeepsTheNextOut(t *testing.T) {
+// TestRunWithALostLockBlocksTheNextRun: both runs are in one process, and gocron would let both
+// run.
+func TestRunWithALostLockBlocksTheNextRun(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		_, l := withLocker(t, w)
 		lock, err := l.Lock(t.Context(), name)
@@ -192,7 +194,7 @@ func TestARunThatGoesOnWithoutItsLockKeepsTheNextOut(t *testing.T) {
 	})
 }
 
-func TestATaskWithoutALockDoesNotRun(t *testing.T) {
+func TestTaskWithoutALockDoesNotRun(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		m, l := withLocker(t, w)
 		never := l.Task(func(context.Context, time.Time) error { assert.Fail(t, "it runs"); return nil })
@@ -211,7 +213,8 @@ func TestATaskWithoutALockDoesNotRun(t *testing.T) {
 	})
 }
 
-// TestTasksWithoutANameAreRefused: they would all have one, and run by turns.
+// TestTasksWithoutANameAreRefused: otherwise all of them would share one name and exclude each
+// other.
 func TestTasksWithoutANameAreRefused(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		m, l := withLocker(t, w)
@@ -219,11 +222,11 @@ func TestTasksWithoutANameAreRefused(t *testing.T) {
 			gocron.NewTask(l.Task(func(context.Context, time.Time) error { return nil })),
 			gocron.WithEventListeners(gocron.AfterLockError(m.skip)))
 		require.NoError(t, err)
-		require.ErrorContains(t, next(t, m.skipped), "name it by gocron.WithName")
+		require.ErrorContains(t, next(t, m.skipped), "set a name with gocron.WithName")
 	})
 }
 
-func TestWhatIsNoLockerIsRefused(t *testing.T) {
+func TestInvalidLockerIsRefused(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		m := newMachine(t, w)
 		for want, make := range map[string]func() (*redlockgocron.Locker, error){

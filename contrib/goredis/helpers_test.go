@@ -1,8 +1,6 @@
 package goredis_test
 
 import (
-	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +11,7 @@ import (
 
 	"github.com/redquorum/redquorum/contrib/goredis"
 	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/testenv"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -25,20 +24,6 @@ const (
 	tick      = 10 * time.Millisecond
 )
 
-// needServer skips the test if there is no redis-server, or fails it where CI says so. Package need
-// would do that, and bring Docker's client into go.mod.
-func needServer(t *testing.T) {
-	t.Helper()
-	err := fleet.Available(t.Context(), fleet.Process)
-	switch {
-	case err == nil:
-	case strings.Contains(os.Getenv("REDLOCK_REQUIRE"), "redis"):
-		t.Fatal(err)
-	default:
-		t.Skip(err)
-	}
-}
-
 // startServers returns the URLs of n servers.
 func startServers(t *testing.T, n int) (urls []string) {
 	t.Helper()
@@ -47,14 +32,10 @@ func startServers(t *testing.T, n int) (urls []string) {
 
 func start(t *testing.T, opts fleet.Options) (urls []string) {
 	t.Helper()
-	needServer(t)
-	f, err := fleet.Start(t.Context(), fleet.Process, opts)
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, f.Close()) })
-	return f.URLs()
+	return testenv.Servers(t, fleet.Process, opts).URLs()
 }
 
-// optionsOf returns those of go-redis for the server.
+// optionsOf returns the go-redis options for the server.
 func optionsOf(t *testing.T, url string) *redis.Options {
 	t.Helper()
 	o, err := redis.ParseURL(url)
@@ -69,7 +50,7 @@ func newClient(t *testing.T, o *redis.Options) *redis.Client {
 	return c
 }
 
-// newLocker returns a Locker on the nodes, whose servers have nothing to forget.
+// newLocker returns a Locker on the nodes. Their servers have nothing to forget.
 func newLocker(t *testing.T, nodes []pool.Node, err error) *redlock.Locker {
 	t.Helper()
 	require.NoError(t, err)
@@ -79,7 +60,7 @@ func newLocker(t *testing.T, nodes []pool.Node, err error) *redlock.Locker {
 	return l
 }
 
-// on returns a Locker on the one server of a client with the options.
+// on returns a Locker on the single server of a client with the options.
 func on(t *testing.T, o *redis.Options, opts ...pool.Option) *redlock.Locker {
 	t.Helper()
 	nodes, err := goredis.Nodes([]*redis.Client{newClient(t, o)}, append(opts, pool.StallTimeout(failAfter))...)
@@ -89,14 +70,14 @@ func on(t *testing.T, o *redis.Options, opts ...pool.Option) *redlock.Locker {
 // lock returns the lock name, which is released at the end.
 func lock(t *testing.T, l *redlock.Locker) *redlock.Lock {
 	t.Helper()
-	k, err := l.Acquire(t.Context(), name, redlock.Patience(failAfter)) // a server may start still
+	k, err := l.Acquire(t.Context(), name, redlock.Patience(failAfter)) // a server may still be starting
 	require.NoError(t, err)
 	t.Cleanup(func() { k.Release(t.Context()) })
 	return k
 }
 
-// awaitValue waits until a server has the lock. It is granted when a majority has it, and the last
-// servers may not have been told yet.
+// awaitValue waits until a server has the lock. The lock is granted when a majority has it, and the
+// last servers may not have received it yet.
 func awaitValue(t *testing.T, c *redis.Client, k *redlock.Lock) {
 	t.Helper()
 	require.Eventually(t, func() bool { return c.Get(t.Context(), name).Val() == k.Value() }, failAfter, tick)

@@ -23,8 +23,9 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// TestLocksExcludeThoseOfURLs on the same three servers, in both directions.
-func TestLocksExcludeThoseOfURLs(t *testing.T) {
+// TestLocksExcludeLocksOfURLs: on the same three servers, locks exclude each other in both
+// directions.
+func TestLocksExcludeLocksOfURLs(t *testing.T) {
 	t.Parallel()
 	urls := startServers(t, 3)
 	var clients []*redis.Client
@@ -51,18 +52,18 @@ func TestLocksExcludeThoseOfURLs(t *testing.T) {
 	}
 }
 
-// TestASocketIsReached, and the database is the client's.
-func TestASocketIsReached(t *testing.T) {
+// TestSocketIsReached: the node uses the database of the client, too.
+func TestSocketIsReached(t *testing.T) {
 	t.Parallel()
 	urls := start(t, fleet.Options{Nodes: 1, Arguments: []string{"--port", "0", "--save", ""}})
-	o := &redis.Options{Addr: strings.TrimPrefix(urls[0], "unix://"), DB: 2} // Network follows from the slash
+	o := &redis.Options{Addr: strings.TrimPrefix(urls[0], "unix://"), DB: 2} // the slash implies Network
 	k := lock(t, on(t, o))
 	assert.Equal(t, k.Value(), newClient(t, o).Get(t.Context(), name).Val())
 }
 
-func TestTLSIsTheClients(t *testing.T) {
+func TestTLSComesFromTheClient(t *testing.T) {
 	t.Parallel()
-	authority := httptest.NewTLSServer(nil) // for its certificate, which is of 127.0.0.1 and example.com
+	authority := httptest.NewTLSServer(nil) // provides a certificate that is valid for 127.0.0.1 and example.com
 	defer authority.Close()
 	server := miniredis.NewMiniRedis()
 	require.NoError(t, server.StartTLS(&tls.Config{Certificates: authority.TLS.Certificates}))
@@ -78,8 +79,8 @@ func TestTLSIsTheClients(t *testing.T) {
 	require.ErrorIs(t, err, redlock.ErrNoQuorum)
 }
 
-// TestEachServerHasTheDialerOfItsClient, which gets the network and the address as the client has them.
-func TestEachServerHasTheDialerOfItsClient(t *testing.T) {
+// TestEachServerUsesTheDialerOfItsClient: the dialer gets the client's network and address.
+func TestEachServerUsesTheDialerOfItsClient(t *testing.T) {
 	t.Parallel()
 	urls := startServers(t, 3)
 	var clients []*redis.Client
@@ -101,7 +102,8 @@ func TestEachServerHasTheDialerOfItsClient(t *testing.T) {
 	}
 }
 
-// A keeper has the credentials of a user, which are renewed, and is each kind of provider of go-redis.
+// A keeper holds the renewable credentials of a user, and implements each kind of provider of
+// go-redis.
 type keeper struct {
 	mu             sync.Mutex
 	user, password string
@@ -137,17 +139,17 @@ func (k *keeper) Subscribe(auth.CredentialsListener) (auth.Credentials, auth.Uns
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		k.subscribers--
-		return assert.AnError // which is no reason to be without the credentials
+		return assert.AnError // the credentials are usable in spite of the error
 	}, nil
 }
 
-// A source is a place of redis.Options where credentials come from.
+// A source is a field of redis.Options that provides credentials.
 type source struct {
 	name string
 	put  func(*redis.Options, *keeper)
 }
 
-// sources are in the order in which each goes before those above it.
+// sources are ordered so that each takes precedence over the ones above it.
 var sources = []source{
 	{"Password", func(o *redis.Options, k *keeper) { o.Username, o.Password = k.plain() }},
 	{"CredentialsProvider", func(o *redis.Options, k *keeper) { o.CredentialsProvider = k.plain }},
@@ -155,8 +157,8 @@ var sources = []source{
 	{"StreamingCredentialsProvider", func(o *redis.Options, k *keeper) { o.StreamingCredentialsProvider = k }},
 }
 
-// startLocked returns a server that asks for a password: "alone" of the default user, "first" of the
-// user locks. admin may change them.
+// startLocked returns a server that requires a password: "alone" for the default user, "first" for
+// the user locks. admin may change them.
 func startLocked(t *testing.T) (admin *redis.Client, o redis.Options) {
 	t.Helper()
 	o = *optionsOf(t, startServers(t, 1)[0])
@@ -190,15 +192,15 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-func TestAPasswordWithoutAUser(t *testing.T) {
+func TestPasswordWithoutAUser(t *testing.T) {
 	t.Parallel()
 	_, o := startLocked(t)
 	o.Password = "alone"
 	lock(t, on(t, &o))
 }
 
-// TestNewCredentialsAreOfTheNextConnection, and the lock that is held stays held.
-func TestNewCredentialsAreOfTheNextConnection(t *testing.T) {
+// TestNextConnectionUsesNewCredentials: a held lock stays held.
+func TestNextConnectionUsesNewCredentials(t *testing.T) {
 	t.Parallel()
 	for _, s := range sources[1:] {
 		t.Run(s.name, func(t *testing.T) {
@@ -218,7 +220,7 @@ func TestNewCredentialsAreOfTheNextConnection(t *testing.T) {
 	}
 }
 
-func TestTheErrorOfAProviderIsToldAndPasses(t *testing.T) {
+func TestProviderErrorIsReportedAndTemporary(t *testing.T) {
 	t.Parallel()
 	for _, s := range sources[2:] {
 		t.Run(s.name, func(t *testing.T) {
@@ -236,7 +238,7 @@ func TestTheErrorOfAProviderIsToldAndPasses(t *testing.T) {
 	}
 }
 
-func TestWrongCredentialsAreToldWithoutThePassword(t *testing.T) {
+func TestWrongCredentialsAreReportedWithoutThePassword(t *testing.T) {
 	t.Parallel()
 	_, o := startLocked(t)
 	o.Username, o.Password = "locks", "wrong"
@@ -245,7 +247,7 @@ func TestWrongCredentialsAreToldWithoutThePassword(t *testing.T) {
 	assert.NotContains(t, err.Error(), "wrong")
 }
 
-func TestWhatIsNoNodeIsRefused(t *testing.T) {
+func TestInvalidClientIsRefused(t *testing.T) {
 	t.Parallel()
 	failover := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}})
 	defer failover.Close()

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	redlockgrpc "github.com/redquorum/redquorum/contrib/grpc"
-	"github.com/redquorum/redquorum/internal/example"
+	"github.com/redquorum/redquorum/internal/sim"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -32,19 +32,19 @@ func newServer(locker *redlock.Locker) (*grpc.Server, error) {
 		return nil, err
 	}
 	return grpc.NewServer(
-		grpc.ChainUnaryInterceptor(serialise.Unary), // behind the one that checks who may call
+		grpc.ChainUnaryInterceptor(serialise.Unary), // after the interceptor that checks the rights of the caller
 		grpc.ChainStreamInterceptor(serialise.Stream),
 	), nil
 }
 
 func Example() {
-	locker, closeAll := example.Locker()
+	locker, closeAll := sim.ExampleLocker()
 	defer closeAll()
 	server, err := newServer(locker)
 	if err != nil {
 		log.Fatal(err)
 	}
-	checks := health.NewServer() // where a program has services of its own
+	checks := health.NewServer() // stands for the program's own services
 	checks.SetServingStatus("billing", grpc_health_v1.HealthCheckResponse_SERVING)
 	grpc_health_v1.RegisterHealthServer(server, checks)
 	listener := bufconn.Listen(1 << 16)
@@ -63,7 +63,7 @@ func Example() {
 		fmt.Println(answer.GetStatus(), status.Code(err))
 	}
 	check()
-	lock, err := locker.TryAcquire(ctx, "service:billing") // another call, for instance
+	lock, err := locker.TryAcquire(ctx, "service:billing") // stands for another call
 	if err != nil {
 		log.Fatal(err)
 	}

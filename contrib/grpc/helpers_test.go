@@ -14,37 +14,36 @@ import (
 
 	redlockgrpc "github.com/redquorum/redquorum/contrib/grpc"
 	"github.com/redquorum/redquorum/internal/sim"
-	"github.com/redquorum/redquorum/internal/simtest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	ttl  = simtest.TTL
+	ttl  = sim.TTL
 	name = "order:7"
 )
 
 // simulate runs test in virtual time.
 func simulate(t *testing.T, test func(t *testing.T, w *sim.World)) {
 	t.Helper()
-	simtest.Simulate(t, 5, test)
+	sim.Simulate(t, 5, test)
 }
 
-// A call is what a server does for a call: for one of each kind.
+// A call runs a handler as the server does for a call of one kind.
 type call func(ctx context.Context, handler func(ctx context.Context) error) error
 
-// serve returns the interceptors of a new machine, by the kind of the call.
+// serve returns the interceptors of a new machine, by kind of call.
 func serve(t *testing.T, w *sim.World, key redlockgrpc.Key, opts ...redlockgrpc.Option) map[string]call {
 	t.Helper()
 	calls, _ := serveBy(t, w, key, opts...)
 	return calls
 }
 
-// serveBy is serve, and returns the Locker as well.
+// serveBy does the same as serve, and also returns the Locker.
 func serveBy(t *testing.T, w *sim.World, key redlockgrpc.Key, opts ...redlockgrpc.Option) (map[string]call, *redlock.Locker) {
 	t.Helper()
-	l := simtest.Locker(t, w.NewClient(1), redlock.TTL(ttl))
+	l := sim.Locker(t, w.NewClient(1), redlock.TTL(ttl))
 	i, err := redlockgrpc.New(l, key, opts...)
 	require.NoError(t, err)
 	return map[string]call{
@@ -80,7 +79,7 @@ func never(t *testing.T) func(context.Context) error {
 	return func(context.Context) error { assert.Fail(t, "the handler runs"); return nil }
 }
 
-// is fails unless err is a status with the code that tells no names.
+// is fails the test unless err is a status with the code and without names.
 func is(t *testing.T, err error, code codes.Code) *status.Status {
 	t.Helper()
 	s, ok := status.FromError(err)
@@ -90,7 +89,7 @@ func is(t *testing.T, err error, code codes.Code) *status.Status {
 	return s
 }
 
-// delay returns the RetryInfo's of a status, and zero if there is none.
+// delay returns the delay in the RetryInfo of a status, and zero without one.
 func delay(s *status.Status) (seconds float64) {
 	for _, d := range s.Details() {
 		if info, ok := d.(*errdetails.RetryInfo); ok {

@@ -15,16 +15,15 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// ErrSkip, returned by a key function or wrapped in what it returns, lets the call pass without a
-// lock.
+// ErrSkip lets a call pass without a lock. A key function returns or wraps it.
 var ErrSkip = errors.New("redlockgrpc: the call needs no lock")
 
-// A Key returns the name of the lock that a call needs. method is the full one,
-// "/package.Service/Method"; request is nil for a stream.
+// A Key returns the name of the lock that a call needs. method is the full name,
+// "/package.Service/Method". request is nil for a stream.
 type Key func(ctx context.Context, method string, request any) (string, error)
 
-// An Interceptor serialises calls. Several servers may share one. It is safe for concurrent use, and
-// needs its Key to be.
+// An Interceptor serialises calls. Several servers may share one. It is safe for concurrent use if
+// its Key is.
 type Interceptor struct {
 	locker *redlock.Locker
 	key    Key
@@ -34,8 +33,8 @@ type Interceptor struct {
 	failOpen bool
 }
 
-// New returns an Interceptor. Errors: what is wrong with the arguments, so that no call has to find
-// out; no node is asked. The Locker stays the caller's, to be closed after the server's GracefulStop.
+// New returns an Interceptor. It returns an error for an invalid argument, and sends nothing to the
+// nodes. The caller still owns the Locker, and closes it after the server's GracefulStop.
 func New(locker *redlock.Locker, key Key, opts ...Option) (*Interceptor, error) {
 	if locker == nil {
 		return nil, errors.New("redlockgrpc: the Locker is nil: make one with redlock.New")
@@ -62,36 +61,38 @@ func New(locker *redlock.Locker, key Key, opts ...Option) (*Interceptor, error) 
 // An Option changes a default of New.
 type Option struct{ apply func(*Interceptor) }
 
-// Wait lets a call wait up to d for a lock that is held, in line with others of the same Locker. It
-// ends earlier if the call's context does, or in an outage that is longer than redlock.Patience. When d
-// is over the answer tells contention from an outage. Default 0: one try.
+// Wait lets a call wait up to d for a held lock, in line with other calls of the Locker. The wait
+// ends early if the call's context ends, or if an outage exceeds redlock.Patience. After d the
+// answer distinguishes contention from an outage. Default 0: one try.
 func Wait(d time.Duration) Option { return Option{func(i *Interceptor) { i.wait = d }} }
 
-// Lock gives options to the locks, such as redlock.TTL, redlock.Fenced or redlock.MaxHold. Given
-// twice they add up.
+// Lock sets options of the locks, such as redlock.TTL, redlock.Fenced or redlock.MaxHold. The
+// options of several Lock accumulate.
 func Lock(opts ...redlock.Option) Option {
 	return Option{func(i *Interceptor) { i.opts = append(i.opts, opts...) }}
 }
 
-// FailOpen lets a call run without its lock while too few nodes answer, in place of Unavailable: for
-// work that is better done twice than not at all. Default: no call runs without its lock. Nothing
-// excludes calls from each other then, also those that have a lock from before the outage. The handler
-// learns of it by Unlocked. An outage is known when the time of Wait or redlock.Patience is over, so
-// with Wait both must be well below the clients' deadlines: a call whose deadline comes first is not
-// run. A call whose lock is held is refused as without FailOpen, and so is one that no patience helps
-// (redlock.QuorumError.Permanent).
+// FailOpen lets a call run without its lock while too few nodes answer, instead of failing with
+// Unavailable. It is for work that is better done twice than not at all. Default: no call runs
+// without its lock. During the outage calls do not exclude each other, and do not exclude calls
+// that got a lock before it. Unlocked reports this to the handler.
+//
+// An outage is known after the time of Wait or redlock.Patience, so with Wait both must be well
+// below the clients' deadlines: a call whose deadline expires first is not run. A call is still
+// refused if its lock is held, or if waiting cannot help (redlock.QuorumError.Permanent).
 func FailOpen() Option { return Option{func(i *Interceptor) { i.failOpen = true }} }
 
 type unlockedKey struct{}
 
-// Unlocked returns why a handler runs without its lock, from its context or one made of it: the error of
-// the acquisition, for logs. It is nil for a handler that has its lock, or needs none.
+// Unlocked returns the reason a handler runs without its lock: the error of the acquisition, for
+// logs. ctx is the handler's context, or derived from it. Unlocked returns nil for a handler that
+// has its lock or needs none.
 func Unlocked(ctx context.Context) error {
 	err, _ := ctx.Value(unlockedKey{}).(error)
 	return err
 }
 
-// isOutage reports whether nothing but an outage keeps the call from its lock.
+// isOutage reports whether an outage is the only reason the call did not get its lock.
 func isOutage(ctx context.Context, err error) bool {
 	var vote *redlock.QuorumError
 	return ctx.Err() == nil && errors.As(err, &vote) && errors.Is(vote.Kind(), redlock.ErrNoQuorum) && !vote.Permanent()
@@ -122,7 +123,7 @@ type lockedStream struct {
 
 func (s *lockedStream) Context() context.Context { return s.ctx }
 
-// run runs the handler under the lock that the call needs.
+// run runs the handler under the lock of the call.
 func (i *Interceptor) run(ctx context.Context, method string, request any, handler func(context.Context) error) error {
 	name, err := i.key(ctx, method, request)
 	switch {
@@ -142,28 +143,27 @@ func (i *Interceptor) run(ctx context.Context, method string, request any, handl
 }
 
 func (i *Interceptor) acquire(ctx context.Context, name string) (*redlock.Lock, error) {
-	if i.wait == 0 {
-		return i.locker.Acquire(ctx, name, append([]redlock.Option{redlock.Retries(0)}, i.opts...)...)
+	wait := redlock.Retries(0)
+	if i.wait > 0 {
+		wait = redlock.Wait(i.wait)
 	}
-	waiting, cancel := context.WithTimeout(ctx, i.wait)
-	defer cancel()
-	return i.locker.Acquire(waiting, name, i.opts...)
+	return i.locker.Acquire(ctx, name, append([]redlock.Option{wait}, i.opts...)...)
 }
 
 type contextKey struct{}
 
-// FromContext returns the lock under which a handler runs, from its context or one made of it. False
-// means that there is none. The lock is the interceptor's to release.
+// FromContext returns the lock under which a handler runs. ctx is the handler's context, or derived
+// from it. False means that there is no lock. The interceptor releases the lock.
 func FromContext(ctx context.Context) (*redlock.Lock, bool) {
 	lock, ok := ctx.Value(contextKey{}).(*redlock.Lock)
 	return lock, ok
 }
 
-// hold runs the handler, and releases the lock also if that panics or calls runtime.Goexit.
+// hold runs the handler, and releases the lock even if the handler panics or calls runtime.Goexit.
 func hold(ctx context.Context, lock *redlock.Lock, handler func(context.Context) error) (err error) {
 	inner, cancel := lock.Bind(context.WithValue(ctx, contextKey{}, lock))
 	defer func() {
-		cancel() // first: goroutines that the handler has left behind hold nothing from here on
+		cancel() // called first, so that goroutines left by the handler stop before the release
 		ended := lock.Release(context.WithoutCancel(ctx))
 		switch {
 		case !isOfEnd(ctx, err):
@@ -176,8 +176,9 @@ func hold(ctx context.Context, lock *redlock.Lock, handler func(context.Context)
 	return handler(inner)
 }
 
-// isOfEnd reports whether the result of a handler whose lock has ended is no more than that end: it did not notice, or
-// it returned the error of its context, or the status of a call that was cancelled with it. ctx is the call's own.
+// isOfEnd reports whether the handler's result only reflects the end of its lock: the handler did
+// not notice the end, or it returned the error of its context, or the status of a call that was
+// cancelled with the context. ctx is the context of the call.
 func isOfEnd(ctx context.Context, err error) bool {
 	switch {
 	case err == nil, errors.Is(err, redlock.ErrLost), errors.Is(err, redlock.ErrClosed):
@@ -186,7 +187,7 @@ func isOfEnd(ctx context.Context, err error) bool {
 	return ctx.Err() == nil && (errors.Is(err, context.Canceled) || status.Code(err) == codes.Canceled)
 }
 
-// keyError is the answer to a call that names no lock.
+// keyError returns the answer to a call that names no lock.
 func keyError(err error) error {
 	if s, ok := status.FromError(err); ok {
 		return s.Err()
@@ -194,8 +195,8 @@ func keyError(err error) error {
 	return status.Error(codes.InvalidArgument, "The call does not name anything that can be locked.")
 }
 
-// answer is that to a call without its lock. Nothing of the error's text is in it, which has names of
-// locks and servers.
+// answer returns the answer to a call that did not get its lock. The answer contains nothing of the
+// error's text, which has names of locks and servers.
 func answer(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return status.FromContextError(ctx.Err()).Err()
@@ -215,7 +216,7 @@ func answer(ctx context.Context, err error) error {
 	case vote != nil, errors.Is(err, redlock.ErrClosed):
 		s = status.New(codes.Unavailable, "This cannot be worked on at the moment. Try again later.")
 	default:
-		return keyError(errors.New("a name that redlock refuses")) // New has seen that the options are right
+		return keyError(errors.New("a name that redlock refuses")) // New has checked the options
 	}
 	if left > 0 {
 		if detailed, err := s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(left)}); err == nil {

@@ -15,7 +15,6 @@ import (
 
 	redlockgrpc "github.com/redquorum/redquorum/contrib/grpc"
 	"github.com/redquorum/redquorum/internal/sim"
-	"github.com/redquorum/redquorum/internal/simtest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -49,12 +48,12 @@ func TestOneCallRunsAtATime(t *testing.T) {
 			return nil
 		}))
 		require.NoError(t, <-done)
-		assert.Zero(t, simtest.Holding(w, name))
+		assert.Zero(t, sim.Holding(w, name))
 	})
 }
 
-// TestALossEndsTheHandler, and the client does not take its work for exclusive.
-func TestALossEndsTheHandler(t *testing.T) {
+// TestLossEndsTheHandler: the client's status shows that the work may have overlapped.
+func TestLossEndsTheHandler(t *testing.T) {
 	each(t, func(t *testing.T, w *sim.World, kind string) {
 		serve := serve(t, w, byName)[kind]
 		var cause error
@@ -77,14 +76,15 @@ func TestALossEndsTheHandler(t *testing.T) {
 	})
 }
 
-// TestAHandlerThatStopsForTheLossIsAborted, whichever error it returns, and the client sees nothing of that.
-func TestAHandlerThatStopsForTheLossIsAborted(t *testing.T) {
+// TestHandlerStoppedByALossIsAborted: the error that the handler returns does not matter, and the
+// client does not see it.
+func TestHandlerStoppedByALossIsAborted(t *testing.T) {
 	each(t, func(t *testing.T, w *sim.World, kind string) {
 		for _, result := range []func(context.Context) error{
 			context.Context.Err,
 			context.Cause,
 			func(ctx context.Context) error { return fmt.Errorf("pay: %w", ctx.Err()) },
-			func(ctx context.Context) error { return status.FromContextError(ctx.Err()).Err() }, // of a call of its own
+			func(ctx context.Context) error { return status.FromContextError(ctx.Err()).Err() }, // status of a call made by the handler
 		} {
 			calls, l := serveBy(t, w, byName)
 			end := map[codes.Code]func(){
@@ -107,7 +107,7 @@ func TestAHandlerThatStopsForTheLossIsAborted(t *testing.T) {
 	})
 }
 
-func TestAnOutageIsUnavailable(t *testing.T) {
+func TestOutageIsUnavailable(t *testing.T) {
 	each(t, func(t *testing.T, w *sim.World, kind string) {
 		serve := serve(t, w, byName, redlockgrpc.Wait(time.Minute))[kind]
 		for _, s := range w.Servers()[:3] {
@@ -121,8 +121,8 @@ func TestAnOutageIsUnavailable(t *testing.T) {
 	})
 }
 
-// TestFailOpenPassesInAnOutageOnly: the handler knows that it has no lock, and a lock that is held is still
-// refused.
+// TestFailOpenPassesInAnOutageOnly: the handler can see that it has no lock, and a held lock is
+// still refused.
 func TestFailOpenPassesInAnOutageOnly(t *testing.T) {
 	each(t, func(t *testing.T, w *sim.World, kind string) {
 		pay := serve(t, w, byName, redlockgrpc.FailOpen())[kind]
@@ -150,7 +150,7 @@ func TestFailOpenPassesInAnOutageOnly(t *testing.T) {
 	})
 }
 
-func TestACallWhoseContextEndsLeavesNoLock(t *testing.T) {
+func TestCancelledCallLeavesNoLock(t *testing.T) {
 	each(t, func(t *testing.T, w *sim.World, kind string) {
 		first := serve(t, w, byName)[kind]
 		second := serve(t, w, byName, redlockgrpc.Wait(time.Hour))[kind]
@@ -163,27 +163,27 @@ func TestACallWhoseContextEndsLeavesNoLock(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		}), context.Canceled)
-		assert.Zero(t, simtest.Holding(w, name), "it is released before the client has the answer")
+		assert.Zero(t, sim.Holding(w, name), "it is released before the client has the answer")
 		is(t, first(ctx, never(t)), codes.Canceled)
 	})
 }
 
-func TestAHandlerThatDoesNotReturnKeepsNoLock(t *testing.T) {
+func TestHandlerReleasesWithoutReturning(t *testing.T) {
 	each(t, func(t *testing.T, w *sim.World, kind string) {
 		serve := serve(t, w, byName)[kind]
 		assert.PanicsWithValue(t, "oops", func() { serve(t.Context(), func(context.Context) error { panic("oops") }) })
-		assert.Zero(t, simtest.Holding(w, name))
+		assert.Zero(t, sim.Holding(w, name))
 		gone := make(chan struct{})
 		go func() {
 			defer close(gone)
 			serve(t.Context(), func(context.Context) error { runtime.Goexit(); return nil })
 		}()
 		<-gone
-		assert.Zero(t, simtest.Holding(w, name))
+		assert.Zero(t, sim.Holding(w, name))
 	})
 }
 
-func TestTheKeyDecides(t *testing.T) {
+func TestKeyDecides(t *testing.T) {
 	each(t, func(t *testing.T, w *sim.World, kind string) {
 		key := func(s string, err error) redlockgrpc.Key {
 			return func(_ context.Context, method string, request any) (string, error) {
@@ -206,9 +206,9 @@ func TestTheKeyDecides(t *testing.T) {
 	})
 }
 
-func TestWhatIsNoInterceptorIsRefused(t *testing.T) {
+func TestInvalidInterceptorIsRefused(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
-		l := simtest.Locker(t, w.NewClient(1))
+		l := sim.Locker(t, w.NewClient(1))
 		for want, make := range map[string]func() (*redlockgrpc.Interceptor, error){
 			"make one with redlock.New": func() (*redlockgrpc.Interceptor, error) { return redlockgrpc.New(nil, byName) },
 			"the key function is nil":   func() (*redlockgrpc.Interceptor, error) { return redlockgrpc.New(l, nil) },

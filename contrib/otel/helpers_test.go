@@ -14,20 +14,19 @@ import (
 
 	redlockotel "github.com/redquorum/redquorum/contrib/otel"
 	"github.com/redquorum/redquorum/internal/sim"
-	"github.com/redquorum/redquorum/internal/simtest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	leg = simtest.Leg
-	rtt = simtest.RTT
+	leg = sim.OneWay
+	rtt = sim.RTT
 	ttl = 10 * time.Second
 )
 
-// A rig is three simulated servers in virtual time, and one observed Locker. The third server takes
-// four times as long.
+// A rig has three simulated servers in virtual time, and one observed Locker. The third server
+// takes four times as long as the others.
 type rig struct {
 	*redlock.Locker
 	world  *sim.World
@@ -62,10 +61,10 @@ func simulate(t *testing.T, test func(t *testing.T, r *rig), opts ...redlockotel
 // locker opens another client of the servers.
 func (r *rig) locker(t *testing.T, opts ...redlock.LockerOption) *redlock.Locker {
 	t.Helper()
-	return simtest.Locker(t, r.world.NewClient(1), append([]redlock.LockerOption{redlock.TTL(ttl), redlock.Renew(false)}, opts...)...)
+	return sim.Locker(t, r.world.NewClient(1), append([]redlock.LockerOption{redlock.TTL(ttl), redlock.Renew(false)}, opts...)...)
 }
 
-// take returns the spans of a name that have ended, by when they did.
+// take returns the ended spans with a name, in order of their ends.
 func (r *rig) take(name string) (spans []sdktrace.ReadOnlySpan) {
 	for _, s := range r.spans.Ended() {
 		if s.Name() == name {

@@ -14,8 +14,8 @@ import (
 	redlockotel "github.com/redquorum/redquorum/contrib/otel"
 )
 
-// collect returns what a reader gets: sums, and counts and sums of histograms as "name" and "name
-// sum".
+// collect returns the collected metrics: sums, and the counts and sums of histograms as "name" and
+// "name sum".
 func (r *rig) collect(t *testing.T) map[string]float64 {
 	t.Helper()
 	var all metricdata.ResourceMetrics
@@ -50,9 +50,9 @@ func (r *rig) collect(t *testing.T) map[string]float64 {
 	return values
 }
 
-// TestALocksLifeIsCounted, with durations in seconds and the votes of each node. What events count is
-// tested in contrib/prometheus.
-func TestALocksLifeIsCounted(t *testing.T) {
+// TestLifeOfALockIsCounted: durations are in seconds, and the votes of each node count. The tests
+// of contrib/prometheus cover the other events.
+func TestLifeOfALockIsCounted(t *testing.T) {
 	simulate(t, func(t *testing.T, r *rig) {
 		lock, err := r.Acquire(t.Context(), "x")
 		require.NoError(t, err)
@@ -91,8 +91,8 @@ func TestALocksLifeIsCounted(t *testing.T) {
 	})
 }
 
-// TestAnOptionWithNothingIsRefused rather than ignored.
-func TestAnOptionWithNothingIsRefused(t *testing.T) {
+// TestNilOptionIsRefused: a nil option is not ignored.
+func TestNilOptionIsRefused(t *testing.T) {
 	t.Parallel()
 	_, err := redlockotel.New(redlockotel.WithTracerProvider(nil))
 	assert.ErrorContains(t, err, "redlockotel: option WithTracerProvider(nil): omit the option")

@@ -19,10 +19,10 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// conventions are those that doc.go names.
+// conventions is the schema URL of the version named in doc.go.
 const conventions = "https://opentelemetry.io/schemas/1.43.0"
 
-// attributes returns those of a span.
+// attributes returns the attributes of a span.
 func attributes(s sdktrace.ReadOnlySpan) map[string]any {
 	attrs := map[string]any{}
 	for _, a := range s.Attributes() {
@@ -41,16 +41,16 @@ func below(spans []sdktrace.ReadOnlySpan, s sdktrace.ReadOnlySpan) (children []s
 	return children
 }
 
-// lasted asserts when a span began, and how long it lasted.
+// lasted checks the start and the duration of a span.
 func lasted(t *testing.T, s sdktrace.ReadOnlySpan, began time.Time, lasted time.Duration) {
 	t.Helper()
 	assert.Zero(t, s.StartTime().Sub(began), "start of %s", s.Name())
 	assert.Equal(t, lasted, s.EndTime().Sub(s.StartTime()), "length of %s", s.Name())
 }
 
-// TestAnAcquisitionIsASpan below its caller's, with each node's reply below it, also the one that
-// came when it had ended.
-func TestAnAcquisitionIsASpan(t *testing.T) {
+// TestAcquisitionIsASpan: its parent is the caller's span, and each node's reply is its child, even
+// a reply that arrives after its end.
+func TestAcquisitionIsASpan(t *testing.T) {
 	simulate(t, func(t *testing.T, r *rig) {
 		ctx, caller := r.tracer.Tracer("test").Start(t.Context(), "caller")
 		began := time.Now()
@@ -100,8 +100,8 @@ func TestAnAcquisitionIsASpan(t *testing.T) {
 	})
 }
 
-// TestAnOutageIsAnError that tools can group.
-func TestAnOutageIsAnError(t *testing.T) {
+// TestOutageIsAnError: tools can group these errors.
+func TestOutageIsAnError(t *testing.T) {
 	simulate(t, func(t *testing.T, r *rig) {
 		for _, s := range r.world.Servers() {
 			s.Crash()
@@ -114,9 +114,9 @@ func TestAnOutageIsAnError(t *testing.T) {
 	})
 }
 
-// TestAFailedAcquisitionTellsWhy: the reason of each node, tries and the release of what they took. That
-// another holds the lock is no error.
-func TestAFailedAcquisitionTellsWhy(t *testing.T) {
+// TestFailedAcquisitionHasItsReasons: the spans show the reason of each node, the tries, and the
+// releases of their grants. Another holder is not an error.
+func TestFailedAcquisitionHasItsReasons(t *testing.T) {
 	simulate(t, func(t *testing.T, r *rig) {
 		r.world.Servers()[0].Crash()
 		r.world.Servers()[1].Set("x", "another", ttl)
@@ -148,8 +148,8 @@ func TestAFailedAcquisitionTellsWhy(t *testing.T) {
 	})
 }
 
-// TestEachAcquisitionHasItsOwnSpan, among those of one name at the same time, and if it inherits a
-// lock without asking any node.
+// TestEachAcquisitionHasItsOwnSpan: this includes concurrent acquisitions of the same name, and a
+// handover without a request.
 func TestEachAcquisitionHasItsOwnSpan(t *testing.T) {
 	simulate(t, func(t *testing.T, r *rig) {
 		var all sync.WaitGroup
@@ -186,8 +186,8 @@ func TestEachAcquisitionHasItsOwnSpan(t *testing.T) {
 	})
 }
 
-// TestNamesCanBeLeftOut of spans, and what a failure says does not have them.
-func TestNamesCanBeLeftOut(t *testing.T) {
+// TestNamesCanBeOmitted: spans do not contain names, and neither do failures.
+func TestNamesCanBeOmitted(t *testing.T) {
 	simulate(t, func(t *testing.T, r *rig) {
 		require.NoError(t, r.Do(t.Context(), "invoice:42", func(context.Context) error { return nil }))
 		for _, s := range r.world.Servers() {
@@ -207,8 +207,8 @@ func TestNamesCanBeLeftOut(t *testing.T) {
 	}, redlockotel.WithoutNames())
 }
 
-// TestTheCallersSpanIsToldOfALoss, if it goes on.
-func TestTheCallersSpanIsToldOfALoss(t *testing.T) {
+// TestLossIsAnEventOfTheCallersSpan: that span has not ended.
+func TestLossIsAnEventOfTheCallersSpan(t *testing.T) {
 	simulate(t, func(t *testing.T, r *rig) {
 		ctx, caller := r.tracer.Tracer("test").Start(t.Context(), "caller")
 		lock, err := r.Acquire(ctx, "x")
@@ -223,8 +223,8 @@ func TestTheCallersSpanIsToldOfALoss(t *testing.T) {
 	})
 }
 
-// TestALossBehindTheCallersSpanIsASpan: a lock can outlive the span of the request that took it.
-func TestALossBehindTheCallersSpanIsASpan(t *testing.T) {
+// TestLossAfterTheCallersSpanIsASpan: a lock can outlive the span of the request that acquired it.
+func TestLossAfterTheCallersSpanIsASpan(t *testing.T) {
 	simulate(t, func(t *testing.T, r *rig) {
 		ctx, caller := r.tracer.Tracer("test").Start(t.Context(), "caller")
 		lock, err := r.Acquire(ctx, "x")
@@ -247,8 +247,8 @@ func TestALossBehindTheCallersSpanIsASpan(t *testing.T) {
 	})
 }
 
-// TestALongWaitMakesALimitedTrace: each try of hours is not worth a span.
-func TestALongWaitMakesALimitedTrace(t *testing.T) {
+// TestLongWaitMakesALimitedTrace: hours of tries would otherwise make too many spans.
+func TestLongWaitMakesALimitedTrace(t *testing.T) {
 	simulate(t, func(t *testing.T, r *rig) {
 		for _, s := range r.world.Servers() {
 			s.Set("x", "another", protocol.NoTTL)
@@ -264,7 +264,7 @@ func TestALongWaitMakesALimitedTrace(t *testing.T) {
 	})
 }
 
-// dropAcquisitions is a sampler that drops them, and only them.
+// dropAcquisitions is a sampler that drops only acquisitions.
 type dropAcquisitions struct{ sdktrace.Sampler }
 
 func (d dropAcquisitions) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
@@ -274,8 +274,8 @@ func (d dropAcquisitions) ShouldSample(p sdktrace.SamplingParameters) sdktrace.S
 	return d.Sampler.ShouldSample(p)
 }
 
-// TestWhatIsNotSampledHasNoVotes either: they would be spans of no parent.
-func TestWhatIsNotSampledHasNoVotes(t *testing.T) {
+// TestUnsampledAcquisitionHasNoVotes: the spans of votes would have no parent.
+func TestUnsampledAcquisitionHasNoVotes(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	p := sdktrace.NewTracerProvider(sdktrace.WithSampler(dropAcquisitions{sdktrace.AlwaysSample()}), sdktrace.WithSpanProcessor(spans))
 	simulate(t, func(t *testing.T, r *rig) {
@@ -285,7 +285,8 @@ func TestWhatIsNotSampledHasNoVotes(t *testing.T) {
 	}, redlockotel.WithTracerProvider(p))
 }
 
-// TestNodesAreNamedWithTheirAddress, as far as the name has one, whatever bytes it is.
+// TestNodesAreNamedWithTheirAddress: this requires an address in the name, which may contain any
+// bytes.
 func TestNodesAreNamedWithTheirAddress(t *testing.T) {
 	simulate(t, func(t *testing.T, r *rig) {
 		o, err := redlockotel.New(redlockotel.WithTracerProvider(r.tracer))

@@ -10,15 +10,14 @@ import (
 
 	redlockprom "github.com/redquorum/redquorum/contrib/prometheus"
 	"github.com/redquorum/redquorum/internal/sim"
-	"github.com/redquorum/redquorum/internal/simtest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const rtt = simtest.RTT
+const rtt = sim.RTT
 
-// A rig is three simulated servers in virtual time, and one observed Locker.
+// A rig has three simulated servers in virtual time, and one observed Locker.
 type rig struct {
 	*redlock.Locker
 	world    *sim.World
@@ -29,7 +28,7 @@ type rig struct {
 // simulate runs test in a bubble.
 func simulate(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Helper()
-	simtest.Simulate(t, 3, func(t *testing.T, w *sim.World) {
+	sim.Simulate(t, 3, func(t *testing.T, w *sim.World) {
 		r := &rig{world: w, registry: prometheus.NewRegistry()}
 		var err error
 		r.metrics, err = redlockprom.New(r.registry)
@@ -42,8 +41,8 @@ func simulate(t *testing.T, test func(t *testing.T, r *rig)) {
 // locker opens another client of the servers.
 func (r *rig) locker(t *testing.T, opts ...redlock.LockerOption) *redlock.Locker {
 	t.Helper()
-	return simtest.Locker(t, r.world.NewClient(1), append(opts, redlock.TTL(10*time.Second), redlock.Renew(false))...)
+	return sim.Locker(t, r.world.NewClient(1), append(opts, redlock.TTL(10*time.Second), redlock.Renew(false))...)
 }
 
-// read returns what the rig exports.
+// read returns the exported metrics of the rig.
 func (r *rig) read(t *testing.T) map[string]float64 { return read(t, r.registry) }

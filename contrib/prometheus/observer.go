@@ -11,19 +11,20 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// An Observer counts events, for redlock.Observe. One may serve several Lockers, whose counts it
-// adds up; to tell them apart give each its own, each on a prometheus.WrapRegistererWith with the
-// same label names. It is safe for concurrent use.
+// An Observer counts events, for redlock.Observe. It is safe for concurrent use. One Observer may
+// serve several Lockers, and adds up their counts. To separate the counts, create one Observer per
+// Locker, each with a prometheus.WrapRegistererWith of the same label names.
 type Observer struct{ meters *meters }
 
 var _ redlock.Tracer = (*Observer)(nil)
 
-// New returns an Observer whose metrics are registered with r. It is an error if r has such metrics
-// already: with the same labels errors.As finds a prometheus.AlreadyRegisteredError, and in it the
-// Observer that is there; with other label names, as of a wrapped and a plain r, it finds none.
+// New returns an Observer whose metrics are registered with r. It returns an error if r has such
+// metrics already. If they have the same labels, errors.As finds a
+// prometheus.AlreadyRegisteredError with the existing Observer. If the label names differ, as for a
+// wrapped and a plain r, it does not.
 func New(r prometheus.Registerer) (*Observer, error) {
 	if r == nil {
-		return nil, errors.New("redlockprom: the Registerer is nil: prometheus.DefaultRegisterer is the usual one")
+		return nil, errors.New("redlockprom: the Registerer is nil: pass prometheus.DefaultRegisterer")
 	}
 	o := &Observer{newMeters()}
 	if err := r.Register(o); err != nil {
@@ -54,7 +55,7 @@ func (o *Observer) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// meters has a collector for each metric, and adds to the series with some values.
+// meters has a collector for each metric. It adds to the series that has the given label values.
 type meters struct {
 	collectors []prometheus.Collector
 	series     map[*measure.Metric]func(values ...string) (add func(float64))
@@ -77,7 +78,8 @@ func newMeters() *meters {
 			n := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: m.Help}, labels)
 			c, series = n, func(values ...string) func(float64) { return n.WithLabelValues(values...).Add }
 		}
-		// What has not happened yet is zero, not missing: a rate needs to see the first one.
+		// Metrics start at zero instead of undefined, because otherwise a rate would miss the first
+		// event.
 		if labels == nil {
 			series()
 		}

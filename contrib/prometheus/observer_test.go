@@ -22,8 +22,8 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// read returns all that a registry exports: values of counters and gauges, counts of histograms,
-// and the sums of these as "name_sum".
+// read returns the metrics exported by a registry: the values of counters and gauges, the counts of
+// histograms, and the sums of histograms as "name_sum".
 func read(t *testing.T, r prometheus.Gatherer) map[string]float64 {
 	t.Helper()
 	families, err := r.Gather()
@@ -53,9 +53,9 @@ func read(t *testing.T, r prometheus.Gatherer) map[string]float64 {
 	return values
 }
 
-// TestALocksLifeIsCounted, from its acquisition over a renewal to its release, with the votes of
-// each node. Nothing of the lock is a label.
-func TestALocksLifeIsCounted(t *testing.T) {
+// TestLifeOfALockIsCounted: the acquisition, a renewal, the release, and the votes of each node
+// count. No label contains data of the lock.
+func TestLifeOfALockIsCounted(t *testing.T) {
 	simulate(t, func(t *testing.T, r *rig) {
 		lock, err := r.Acquire(t.Context(), "invoice:42", redlock.Fenced())
 		require.NoError(t, err)
@@ -97,7 +97,7 @@ func TestALocksLifeIsCounted(t *testing.T) {
 	})
 }
 
-// TestWaitersAreCounted, however their waiting ends.
+// TestWaitersAreCounted: each way to end the wait is tested.
 func TestWaitersAreCounted(t *testing.T) {
 	simulate(t, func(t *testing.T, r *rig) {
 		held, err := r.locker(t).TryAcquire(t.Context(), "x")
@@ -121,8 +121,8 @@ func TestWaitersAreCounted(t *testing.T) {
 	})
 }
 
-// TestContentionIsCountedAsSuch: what is held by another is neither a fault nor an outage.
-func TestContentionIsCountedAsSuch(t *testing.T) {
+// TestContentionIsCounted: it counts neither as a fault nor as an outage.
+func TestContentionIsCounted(t *testing.T) {
 	simulate(t, func(t *testing.T, r *rig) {
 		_, err := r.locker(t).TryAcquire(t.Context(), "x")
 		require.NoError(t, err)
@@ -158,9 +158,9 @@ func TestContentionIsCountedAsSuch(t *testing.T) {
 	})
 }
 
-// TestAnOutageIsCounted, by the nodes that are its reason, and each lock that is lost, once, however
-// that shows.
-func TestAnOutageIsCounted(t *testing.T) {
+// TestOutageIsCounted: it is counted for the nodes that cause it. Each lost lock counts once,
+// regardless of the way in which the loss is noticed.
+func TestOutageIsCounted(t *testing.T) {
 	simulate(t, func(t *testing.T, r *rig) {
 		lost, err := r.Acquire(t.Context(), "x")
 		require.NoError(t, err)
@@ -202,8 +202,8 @@ func TestAnOutageIsCounted(t *testing.T) {
 	})
 }
 
-// TestMetricsKeepToTheConventions of Prometheus, all of them.
-func TestMetricsKeepToTheConventions(t *testing.T) {
+// TestMetricsFollowTheConventions of Prometheus.
+func TestMetricsFollowTheConventions(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	exportAll(t, registry)
@@ -212,7 +212,8 @@ func TestMetricsKeepToTheConventions(t *testing.T) {
 	assert.Empty(t, problems)
 }
 
-// exportAll makes one series of each metric. Callers of pool.FromDial may choose any name for a node.
+// exportAll creates one series of each metric. The name of a node can be any text, because
+// pool.FromDial accepts any name.
 func exportAll(t *testing.T, r prometheus.Registerer) {
 	t.Helper()
 	o, err := redlockprom.New(r)
@@ -221,7 +222,7 @@ func exportAll(t *testing.T, r prometheus.Registerer) {
 	o.Observe(redlock.Event{Kind: redlock.EventVote, Node: "n\xff", Op: protocol.OpAcquire, Outcome: protocol.Failed})
 }
 
-// TestMetricsAreRegisteredOnce: a second time is an error, until the first is gone.
+// TestMetricsAreRegisteredOnce: a second registration fails, until the first is unregistered.
 func TestMetricsAreRegisteredOnce(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
@@ -241,7 +242,8 @@ func TestMetricsAreRegisteredOnce(t *testing.T) {
 	assert.ErrorContains(t, err, "redlockprom: the Registerer is nil")
 }
 
-// TestServeExportsTheSameMetrics: redlock serve has no Prometheus client, and writes the text itself.
+// TestServeExportsTheSameMetrics: redlock serve writes the text itself, without the Prometheus
+// client.
 func TestServeExportsTheSameMetrics(t *testing.T) {
 	simulate(t, func(t *testing.T, r *rig) {
 		serves := measure.NewExporter()
@@ -266,7 +268,7 @@ func TestServeExportsTheSameMetrics(t *testing.T) {
 				expfmt.MetricFamilyToText(&wanted, f)
 				f := got[f.GetName()]
 				require.NotNil(t, f)
-				for _, m := range f.GetMetric() { // their order is of no interest
+				for _, m := range f.GetMetric() { // in any order
 					slices.SortFunc(m.GetLabel(), func(a, b *dto.LabelPair) int { return strings.Compare(a.GetName(), b.GetName()) })
 				}
 				expfmt.MetricFamilyToText(&text, f)

@@ -17,10 +17,11 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// Tests of this file run on redsync and on this package: what a program sees of both is the same.
+// The tests of this file run on redsync and on this package, because programs see the same behavior
+// of both.
 
-// expiry is that of mutexes of which a test sees the end. timeoutFactor makes redsync wait for
-// servers as long as this package does by default, on a busy machine too.
+// expiry is the expiry of mutexes whose end a test waits for. timeoutFactor makes redsync wait for
+// servers as long as this package does by default, even on a busy machine.
 const (
 	expiry        = 500 * time.Millisecond
 	timeoutFactor = 0.5
@@ -42,7 +43,7 @@ func theirMutexes(pools []redis.Pool) func(string, settings) mutex {
 	}
 }
 
-// ourMutexes is theirMutexes but for the package.
+// ourMutexes is like theirMutexes, for this package.
 func ourMutexes(locker *redlock.Locker) func(string, settings) mutex {
 	return func(name string, s settings) mutex {
 		opts := []redsync.Option{redsync.WithTimeoutFactor(timeoutFactor)}
@@ -75,8 +76,8 @@ func ourTaken(err error) []int {
 	return nil
 }
 
-// TestTheMethodsAreThoseOfRedsync, with their arguments and results.
-func TestTheMethodsAreThoseOfRedsync(t *testing.T) {
+// TestMethodsMatchTheMethodsOfRedsync: the arguments and results match, too.
+func TestMethodsMatchTheMethodsOfRedsync(t *testing.T) {
 	t.Parallel()
 	local := func(signature reflect.Type) string {
 		return strings.ReplaceAll(signature.String(), "redsync.", "")
@@ -119,7 +120,7 @@ func TestTheMethodsAreThoseOfRedsync(t *testing.T) {
 	assert.Equal(t, upstream.RedisError{Node: 1, Err: assert.AnError}.Error(), redsync.RedisError{Node: 1, Err: assert.AnError}.Error())
 }
 
-func TestALockedOneIsTaken(t *testing.T) {
+func TestLockedMutexIsTaken(t *testing.T) {
 	each(t, func(t *testing.T, l *library) {
 		first, second := l.mutex(t.Name(), settings{}), l.mutex(t.Name(), settings{})
 		assert.Empty(t, first.Value())
@@ -150,7 +151,7 @@ func expire(t *testing.T, l *library, key string) {
 	}, time.Minute, 10*time.Millisecond)
 }
 
-func TestWhatHasExpiredIsNeitherExtendedNorUnlocked(t *testing.T) {
+func TestExpiredMutexIsNeitherExtendedNorUnlocked(t *testing.T) {
 	each(t, func(t *testing.T, l *library) {
 		m := l.mutex(t.Name(), settings{expiry: expiry})
 		require.NoError(t, m.Lock())
@@ -162,7 +163,7 @@ func TestWhatHasExpiredIsNeitherExtendedNorUnlocked(t *testing.T) {
 	})
 }
 
-func TestWhatIsUnlockedCanBeLockedAgain(t *testing.T) {
+func TestUnlockedMutexCanBeLockedAgain(t *testing.T) {
 	each(t, func(t *testing.T, l *library) {
 		m := l.mutex(t.Name(), settings{})
 		for range 3 {
@@ -173,7 +174,7 @@ func TestWhatIsUnlockedCanBeLockedAgain(t *testing.T) {
 	})
 }
 
-func TestWhatAnotherHasTakenIsNotExtended(t *testing.T) {
+func TestMutexLockedByAnotherIsNotExtended(t *testing.T) {
 	each(t, func(t *testing.T, l *library) {
 		first, second := l.mutex(t.Name(), settings{setNX: true}), l.mutex(t.Name(), settings{expiry: time.Minute})
 		require.NoError(t, first.Lock())
@@ -187,7 +188,7 @@ func TestWhatAnotherHasTakenIsNotExtended(t *testing.T) {
 	})
 }
 
-func TestAnotherProcessCanUnlockItByItsValue(t *testing.T) {
+func TestAnotherProcessCanUnlockByTheValue(t *testing.T) {
 	each(t, func(t *testing.T, l *library) {
 		first := l.mutex(t.Name(), settings{expiry: time.Hour})
 		require.NoError(t, first.Lock())
@@ -201,8 +202,8 @@ func TestAnotherProcessCanUnlockItByItsValue(t *testing.T) {
 	})
 }
 
-// TestAMutexExtendsByItsOwnExpiry: in redsync that is the only way to change an expiry.
-func TestAMutexExtendsByItsOwnExpiry(t *testing.T) {
+// TestMutexExtendsByItsOwnExpiry: redsync has no other way to change an expiry.
+func TestMutexExtendsByItsOwnExpiry(t *testing.T) {
 	each(t, func(t *testing.T, l *library) {
 		first := l.mutex(t.Name(), settings{expiry: 10 * time.Second})
 		require.NoError(t, first.Lock())
@@ -250,8 +251,8 @@ func ourMatches(err error) []string {
 	return matches(err, [3]error{redsync.ErrFailed, redsync.ErrExtendFailed, redsync.ErrLockAlreadyExpired}, &taken, &node, &fault)
 }
 
-// TestErrorsMatchThoseOfRedsync, all that redsync's match.
-func TestErrorsMatchThoseOfRedsync(t *testing.T) {
+// TestErrorsMatchTheErrorsOfRedsync: they match all errors that redsync's errors match.
+func TestErrorsMatchTheErrorsOfRedsync(t *testing.T) {
 	t.Parallel()
 	theirs, ours := start(t)
 	ended, cancel := context.WithCancel(t.Context())
@@ -310,8 +311,9 @@ func TestErrorsMatchThoseOfRedsync(t *testing.T) {
 	}
 }
 
-// TestBothExcludeEachOther on the same servers: the programs of a fleet can change one by one.
-func TestBothExcludeEachOther(t *testing.T) {
+// TestBothLibrariesExcludeEachOther: on the same servers, the programs of a fleet can therefore
+// switch one by one.
+func TestBothLibrariesExcludeEachOther(t *testing.T) {
 	t.Parallel()
 	theirs, ours := start(t)
 	for _, pair := range [][2]*library{{theirs, ours}, {ours, theirs}} {

@@ -11,8 +11,8 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// A Mutex is a lock that programs on many machines share by its name. It is safe for concurrent
-// use; a second Lock of a Mutex that is locked waits, as one of another Mutex does.
+// A Mutex is a lock shared by programs on many machines under its name. It is safe for concurrent
+// use. A second Lock of a locked Mutex waits, just like the Lock of another Mutex.
 type Mutex struct {
 	locker        *redlock.Locker
 	nodes         nodeList
@@ -26,10 +26,11 @@ type Mutex struct {
 
 	mu    sync.Mutex
 	value string
-	lock  *redlock.Lock // the last one; nil before Lock, or Extend of a WithValue
+	lock  *redlock.Lock // last lock; nil before Lock, or before Extend of a mutex with WithValue
 }
 
-// held has the locks that mutexes of this process hold: a value can be that of any of them.
+// held contains the locks held by mutexes of this process, because a value can belong to any of
+// them.
 var held sync.Map // of *redlock.Lock, by ownValue
 
 type ownValue struct {
@@ -37,17 +38,17 @@ type ownValue struct {
 	value  string
 }
 
-// Name returns the mutex's name, which with the Locker's Prefix is its key.
+// Name returns the name of the mutex. The key is the Locker's Prefix followed by the name.
 func (m *Mutex) Name() string { return m.name }
 
-// Value returns the value of the keys, or that of WithValue; it is empty before Lock.
+// Value returns the value of the keys, or the value from WithValue. It is empty before Lock.
 func (m *Mutex) Value() string {
 	_, value := m.holding()
 	return value
 }
 
-// Until returns when the lock ends unless it is extended, by this machine's wall clock: the zero time
-// if it is not locked, or not any more.
+// Until returns the end of the lock unless it is extended, by this machine's wall clock. It returns
+// the zero time if the mutex is not locked.
 func (m *Mutex) Until() time.Time {
 	lock, _ := m.holding()
 	if lock == nil {
@@ -56,8 +57,8 @@ func (m *Mutex) Until() time.Time {
 	return lock.Until()
 }
 
-// Held returns the lock that the last Lock got, or Extend of a WithValue, and nil before: its Context ends
-// when it does. It is not renewed.
+// Held returns the lock of the last Lock, or of Extend of a WithValue, and nil before. The lock's
+// Context ends when the lock does. The lock is not renewed.
 func (m *Mutex) Held() *redlock.Lock {
 	lock, _ := m.holding()
 	return lock
@@ -74,7 +75,7 @@ func (m *Mutex) holding() (*redlock.Lock, string) {
 	return m.lock, m.value
 }
 
-// keep makes the lock the mutex's.
+// keep makes lock the current lock of the mutex.
 func (m *Mutex) keep(lock *redlock.Lock) {
 	key := ownValue{m.locker, lock.Value()}
 	held.Store(key, lock)
@@ -93,11 +94,15 @@ func (m *Mutex) TryLockContext(ctx context.Context) error { return m.lockContext
 // Lock is LockContext with a context that never ends.
 func (m *Mutex) Lock() error { return m.LockContext(context.Background()) }
 
-// LockContext locks m. It tries as often as WithTries says, and waits in between.
+// LockContext locks m. It tries up to the number of WithTries, and waits between tries.
 //
-// Errors: *ErrTaken if at the last try another held the lock; one with a *RedisError for each node
-// that failed, and redlock.ErrNoQuorum, if too many nodes did; ErrFailed and the error of ctx if that
-// has ended; redlock.ErrClosed, or what is wrong with the name or an option, at the first try.
+// The error is
+//
+//   - *ErrTaken if another client held the lock at the last try,
+//   - an error that matches redlock.ErrNoQuorum and contains a *RedisError per failed node, if too
+//     many nodes failed,
+//   - ErrFailed and the error of ctx if ctx has ended, and
+//   - redlock.ErrClosed, or an error for an invalid name or option, at the first try.
 func (m *Mutex) LockContext(ctx context.Context) error { return m.lockContext(ctx, m.tries) }
 
 func (m *Mutex) lockContext(ctx context.Context, tries int) error {
@@ -122,7 +127,7 @@ func (m *Mutex) lockContext(ctx context.Context, tries int) error {
 		case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 			return m.failure(err, ErrFailed)
 		case !errors.As(err, &vote):
-			return m.failure(err, nil) // trying again does not help
+			return m.failure(err, nil) // another try would not help
 		}
 	}
 	if err == ErrFailed {
@@ -131,20 +136,21 @@ func (m *Mutex) lockContext(ctx context.Context, tries int) error {
 	return m.failure(err, nil)
 }
 
-// check refuses options that cannot be followed.
+// check returns an error for unsupported options.
 func (m *Mutex) check() error {
 	switch {
 	case m.ownValues:
 		return fmt.Errorf("redsync: mutex %q: WithGenValueFunc is not supported, because values must be unique: use Value after Lock", m.name)
 	case m.driftFactor > 0.01:
-		return fmt.Errorf("redsync: mutex %q: WithDriftFactor(%v) is not supported: the drift is that of redlock.Drift, 1 %% and 2 ms", m.name, m.driftFactor)
+		return fmt.Errorf("redsync: mutex %q: WithDriftFactor(%v) is not supported: redlock.Drift defines the drift, 1 %% and 2 ms", m.name, m.driftFactor)
 	case m.delayFunc == nil:
 		return fmt.Errorf("redsync: mutex %q: WithRetryDelayFunc(nil): pass a function", m.name)
 	}
 	return nil
 }
 
-// options are those of the lock. It is exclusive whatever the Locker is for otherwise.
+// options returns the options of the lock. The lock is exclusive, even if the Locker defaults to
+// shared locks or permits.
 func (m *Mutex) options() []redlock.Option {
 	return []redlock.Option{
 		redlock.TTL(m.expiry), redlock.NodeTimeout(time.Duration(float64(m.expiry) * m.timeoutFactor)),
@@ -152,17 +158,17 @@ func (m *Mutex) options() []redlock.Option {
 	}
 }
 
-// rest waits for d after a try that ended with last, and returns the lock if a lock that was held is free before. An
-// outage is waited out. An error other than a QuorumError ends the tries.
+// rest waits for d after a try that ended with last, and returns the lock if it becomes free before
+// that. It waits through an outage. An error other than a QuorumError ends the tries.
 func (m *Mutex) rest(ctx context.Context, d time.Duration, last error) (*redlock.Lock, error) {
 	waiting, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	var vote *redlock.QuorumError
 	isHeld := errors.As(last, &vote) && errors.Is(vote.Err, redlock.ErrHeld)
 	switch {
-	case isHeld && vote.Causes == nil && d < minRetryDelay: // held by this process: the try has cost no round trip, as one of redsync does
+	case isHeld && vote.Causes == nil && d < minRetryDelay: // held by this process: the try cost no round trip, unlike a try of redsync
 		_, _ = m.locker.Inspect(ctx, m.name)
-	case isHeld && d >= minRetryDelay: // shorter waits end in the middle of votes
+	case isHeld && d >= minRetryDelay: // shorter waits would end in the middle of an attempt
 		lock, err := m.locker.Acquire(waiting, m.name, m.options()...)
 		if err == nil || !errors.As(err, &vote) {
 			return lock, err
@@ -175,12 +181,13 @@ func (m *Mutex) rest(ctx context.Context, d time.Duration, last error) (*redlock
 // Unlock is UnlockContext with a context that never ends.
 func (m *Mutex) Unlock() (bool, error) { return m.UnlockContext(context.Background()) }
 
-// UnlockContext releases the lock on all nodes, also if ctx has ended, which bounds the waiting only.
-// It returns true if a quorum has confirmed that.
+// UnlockContext releases the lock on all nodes, even if ctx has ended; ctx limits only the wait for
+// confirmation. It returns true if a quorum has confirmed the release.
 //
-// Errors: ErrLockAlreadyExpired if the lock was lost or released before, so that work may have run
-// unprotected, and *ErrTaken as well if another has the lock by now; redlock.ErrNoQuorum or that of ctx if too few nodes have confirmed. The release goes
-// on in the background then.
+// The error is ErrLockAlreadyExpired if the lock was lost or released before, so that work may have
+// run unprotected. It is *ErrTaken as well if another client has the lock by now. The error is
+// redlock.ErrNoQuorum or the error of ctx if too few nodes have confirmed the release, which then
+// continues in the background.
 func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) {
 	return m.change(ctx, ErrLockAlreadyExpired, (*redlock.Lock).Release, func(ctx context.Context, value string) error {
 		return m.locker.ReleaseValue(ctx, m.name, value)
@@ -190,26 +197,27 @@ func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) {
 // Extend is ExtendContext with a context that never ends.
 func (m *Mutex) Extend() (bool, error) { return m.ExtendContext(context.Background()) }
 
-// ExtendContext lets the lock last for the expiry of m from now on, if a quorum still holds it. It
-// never shortens: a lock that another Mutex has extended for longer, by the same value, keeps that
-// expiry.
+// ExtendContext extends the lock by the expiry of m from now on, if a quorum still holds it. It
+// never shortens the lock: if another Mutex with the same value has extended it for longer, the
+// later end stays.
 //
-// Errors: ErrExtendFailed and *ErrTaken if the lock is lost or released; redlock.ErrNoQuorum or that of ctx if too
-// few nodes answered: the lock is held until Until, and extending it again makes sense.
+// The error is ErrExtendFailed and *ErrTaken if the lock was lost or released. It is
+// redlock.ErrNoQuorum or the error of ctx if too few nodes answered: the lock is then held until
+// Until, and the call can be repeated.
 func (m *Mutex) ExtendContext(ctx context.Context) (bool, error) {
 	return m.change(ctx, ErrExtendFailed, func(lock *redlock.Lock, ctx context.Context) error {
 		return lock.ExtendFor(ctx, m.expiry)
 	}, func(ctx context.Context, value string) error {
 		lock, err := m.locker.Adopt(ctx, m.name, value, m.options()...)
 		if err == nil {
-			m.keep(lock) // it was taken elsewhere, and is this mutex's from now on
+			m.keep(lock) // locked elsewhere; from now on this mutex manages it
 		}
 		return err
 	})
 }
 
-// change releases or extends the lock that m has, or that of its value. over is the error for one that
-// has ended.
+// change releases or extends the lock of m, or the lock with its value. over is the error for an
+// ended lock.
 func (m *Mutex) change(ctx context.Context, over error,
 	own func(*redlock.Lock, context.Context) error, other func(context.Context, string) error) (bool, error) {
 	ctx = cmp.Or(ctx, context.Background()) // redsync takes nil
@@ -231,8 +239,8 @@ func (m *Mutex) change(ctx context.Context, over error,
 	return false, m.failure(err, nil)
 }
 
-// ended returns the error for a lock that has ended, in the words of redsync. Its Extend tells a lock that is gone from
-// one that another has no more than this does; its Unlock does.
+// ended returns the redsync error for an ended lock. As in redsync, only Unlock distinguishes a
+// lock that is gone from a lock that another client has; Extend does not.
 func (m *Mutex) ended(ctx context.Context, err, over error) error {
 	var vote *redlock.QuorumError
 	gone := &ErrTaken{err: err}
@@ -240,7 +248,7 @@ func (m *Mutex) ended(ctx context.Context, err, over error) error {
 		if errors.As(err, &vote) {
 			gone.Nodes, _ = m.nodes.errors(vote)
 		}
-		if gone.Nodes == nil { // it was known to be lost before: no node has it
+		if gone.Nodes == nil { // the loss was known before: no node has the lock
 			gone.Nodes = m.nodes.all()
 		}
 	} else if seen, _ := m.locker.Inspect(ctx, m.name); seen != nil {
@@ -265,8 +273,9 @@ func (m *Mutex) ended(ctx context.Context, err, over error) error {
 // Deprecated: Use Until, or the Context of Held.
 func (m *Mutex) Valid() (bool, error) { return m.ValidContext(context.Background()) }
 
-// ValidContext asks all nodes whether a quorum holds the lock. False comes with *ErrTaken, which names
-// the nodes that do not, or with redlock.ErrNoQuorum or the error of ctx if too few nodes answered.
+// ValidContext asks all nodes whether a quorum holds the lock. It returns false with an *ErrTaken,
+// which lists the nodes without the lock, or with redlock.ErrNoQuorum or the error of ctx if too
+// few nodes answered.
 //
 // Deprecated: Use Until, or the Context of Held.
 func (m *Mutex) ValidContext(ctx context.Context) (bool, error) {

@@ -11,42 +11,41 @@ import (
 
 	"github.com/redquorum/redquorum/contrib/redsync"
 	"github.com/redquorum/redquorum/internal/sim"
-	"github.com/redquorum/redquorum/internal/simtest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// Tests of this file are about what differs from redsync on purpose, on simulated servers.
+// The tests of this file cover the intended differences from redsync, on simulated servers.
 
 const (
-	rtt  = simtest.RTT
+	rtt  = sim.RTT
 	name = "invoice:42"
 )
 
 // simulate runs test in virtual time.
 func simulate(t *testing.T, test func(t *testing.T, w *sim.World)) {
 	t.Helper()
-	simtest.Simulate(t, 5, test)
+	sim.Simulate(t, 5, test)
 }
 
 // open returns the mutexes of a new process.
 func open(t *testing.T, w *sim.World) (*redsync.Redsync, *redlock.Locker) {
 	t.Helper()
-	l := simtest.Locker(t, w.NewClient(1))
+	l := sim.Locker(t, w.NewClient(1))
 	return redsync.New(l), l
 }
 
-// TestLockWaitsNoLongerThanItsTriesAndDelays, and tells then who is in the way.
+// TestLockWaitsNoLongerThanItsTriesAndDelays: Lock then reports the nodes that refused.
 func TestLockWaitsNoLongerThanItsTriesAndDelays(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		rs, l := open(t, w)
-		simtest.Take(t, l, name)
+		sim.Take(t, l, name)
 		for _, delay := range []time.Duration{time.Millisecond, time.Second} {
 			var tries []int
 			m := rs.NewMutex(name, redsync.WithTries(5), redsync.WithRetryDelayFunc(func(n int) time.Duration {
 				tries = append(tries, n)
 				return delay
 			}))
-			took := simtest.Took(func() {
+			took := sim.Took(func() {
 				var taken *redsync.ErrTaken
 				err := m.Lock()
 				require.ErrorAs(t, err, &taken)
@@ -60,11 +59,12 @@ func TestLockWaitsNoLongerThanItsTriesAndDelays(t *testing.T) {
 	})
 }
 
-// TestATryTakesAsLongAsAVote, beside a holder of this process too: otherwise all tries are spent before it unlocks.
-func TestATryTakesAsLongAsAVote(t *testing.T) {
+// TestTryTakesAsLongAsAnAttempt: this holds even if this process holds the lock. Otherwise all
+// tries would be used before the holder unlocks.
+func TestTryTakesAsLongAsAnAttempt(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		rs, l := open(t, w)
-		held := simtest.Take(t, l, name)
+		held := sim.Take(t, l, name)
 		time.AfterFunc(10*rtt, func() { held.Release(t.Context()) })
 		m := rs.NewMutex(name, redsync.WithRetryDelay(0))
 		require.NoError(t, m.Lock())
@@ -72,20 +72,21 @@ func TestATryTakesAsLongAsAVote(t *testing.T) {
 	})
 }
 
-// TestTheEndOfTheLockerEndsTheDelay between two tries.
-func TestTheEndOfTheLockerEndsTheDelay(t *testing.T) {
+// TestClosedLockerEndsTheDelay: Lock is waiting between two tries.
+func TestClosedLockerEndsTheDelay(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		rs, l := open(t, w)
-		simtest.Take(t, l, name)
+		sim.Take(t, l, name)
 		time.AfterFunc(time.Second, func() { l.Close() })
-		took := simtest.Took(func() {
+		took := sim.Took(func() {
 			require.ErrorIs(t, rs.NewMutex(name, redsync.WithRetryDelay(5*time.Second)).Lock(), redlock.ErrClosed)
 		})
 		assert.Equal(t, time.Second, took)
 	})
 }
 
-// TestOutagesAreTriedAgain, as often as contention, and told apart from it.
+// TestOutagesAreTriedAgain: the number of tries is the same as in contention, but the error is
+// different.
 func TestOutagesAreTriedAgain(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		rs, _ := open(t, w)
@@ -112,20 +113,20 @@ func TestOutagesAreTriedAgain(t *testing.T) {
 		require.NoError(t, m.Lock())
 		succeeds(t)(m.Unlock())
 		time.Sleep(rtt)
-		assert.Zero(t, simtest.Holding(w, name), "nothing is left behind")
+		assert.Zero(t, sim.Holding(w, name), "nothing is left behind")
 	})
 }
 
-// TestTheEndOfTheContextEndsTheWaiting, and leaves nothing on the servers.
-func TestTheEndOfTheContextEndsTheWaiting(t *testing.T) {
+// TestContextEndsTheWait: the wait leaves nothing on the servers.
+func TestContextEndsTheWait(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		_, l := open(t, w)
-		held := simtest.Take(t, l, name)
+		held := sim.Take(t, l, name)
 		rs, _ := open(t, w)
 		m := rs.NewMutex(name, redsync.WithRetryDelay(time.Minute))
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
-		took := simtest.Took(func() {
+		took := sim.Took(func() {
 			err := m.LockContext(ctx)
 			require.ErrorIs(t, err, redsync.ErrFailed)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -134,12 +135,12 @@ func TestTheEndOfTheContextEndsTheWaiting(t *testing.T) {
 		require.NoError(t, held.Release(t.Context()))
 		require.ErrorIs(t, m.TryLockContext(ctx), redsync.ErrFailed)
 		time.Sleep(time.Second)
-		assert.Zero(t, simtest.Holding(w, name))
+		assert.Zero(t, sim.Holding(w, name))
 		assert.Empty(t, m.Value())
 	})
 }
 
-func TestUnlockReleasesThoughTheContextHasEnded(t *testing.T) {
+func TestUnlockReleasesAfterTheContextHasEnded(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		rs, _ := open(t, w)
 		m := rs.NewMutex(name)
@@ -151,12 +152,13 @@ func TestUnlockReleasesThoughTheContextHasEnded(t *testing.T) {
 		assert.NotErrorIs(t, err, redsync.ErrLockAlreadyExpired)
 		assert.False(t, ok, "it is not confirmed yet")
 		time.Sleep(rtt)
-		assert.Zero(t, simtest.Holding(w, name))
+		assert.Zero(t, sim.Holding(w, name))
 	})
 }
 
-// TestALossIsTold as soon as it is known: by Held, Until and Valid, and by all calls after it.
-func TestALossIsTold(t *testing.T) {
+// TestLossIsReported: as soon as the loss is known, Held, Until, Valid and all later calls report
+// it.
+func TestLossIsReported(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		rs, _ := open(t, w)
 		m := rs.NewMutex(name)
@@ -173,12 +175,12 @@ func TestALossIsTold(t *testing.T) {
 		fails(t, redlock.ErrLost)(m.Valid())
 		fails(t, redsync.ErrExtendFailed, redlock.ErrLost)(m.Extend())
 		fails(t, redsync.ErrLockAlreadyExpired, redlock.ErrLost)(m.Unlock())
-		assert.Zero(t, simtest.Holding(w, name))
+		assert.Zero(t, sim.Holding(w, name))
 	})
 }
 
-// TestItIsNotRenewed: a program that counts on the expiry of redsync gets it.
-func TestItIsNotRenewed(t *testing.T) {
+// TestMutexIsNotRenewed: programs rely on the expiry of redsync.
+func TestMutexIsNotRenewed(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		first, _ := open(t, w)
 		second, _ := open(t, w)
@@ -194,15 +196,15 @@ func TestItIsNotRenewed(t *testing.T) {
 	})
 }
 
-// TestExtendAfterTheExpiryIsNoNewLock, also with WithSetNXOnExtend and though the keys are free.
-func TestExtendAfterTheExpiryIsNoNewLock(t *testing.T) {
+// TestExtendAfterTheExpiryIsNotANewLock: this includes WithSetNXOnExtend and free keys.
+func TestExtendAfterTheExpiryIsNotANewLock(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		rs, _ := open(t, w)
 		m := rs.NewMutex(name, redsync.WithSetNXOnExtend())
 		require.NoError(t, m.Lock())
 		time.Sleep(10 * time.Second)
 		fails(t, redsync.ErrExtendFailed)(m.Extend())
-		assert.Zero(t, simtest.Holding(w, name))
+		assert.Zero(t, sim.Holding(w, name))
 
 		require.NoError(t, m.Lock())
 		for _, s := range w.Servers()[:2] {
@@ -210,21 +212,21 @@ func TestExtendAfterTheExpiryIsNoNewLock(t *testing.T) {
 		}
 		succeeds(t)(m.Extend())
 		time.Sleep(time.Second)
-		assert.Equal(t, 5, simtest.Holding(w, name), "what a minority has lost it is given again")
+		assert.Equal(t, 5, sim.Holding(w, name), "what a minority has lost it is given again")
 	})
 }
 
-// TestItIsExclusiveWhateverTheLockerIsFor otherwise.
-func TestItIsExclusiveWhateverTheLockerIsFor(t *testing.T) {
+// TestMutexIsExclusiveWithAnyLocker: the Locker may default to shared locks or permits.
+func TestMutexIsExclusiveWithAnyLocker(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
-		rs := redsync.New(simtest.Locker(t, w.NewClient(1), redlock.Permits(3)))
+		rs := redsync.New(sim.Locker(t, w.NewClient(1), redlock.Permits(3)))
 		require.NoError(t, rs.NewMutex(name).Lock())
 		var taken *redsync.ErrTaken
 		require.ErrorAs(t, rs.NewMutex(name).TryLock(), &taken)
 	})
 }
 
-func TestWhatAnotherProcessExtendsIsCountedFromTheCall(t *testing.T) {
+func TestExtensionByAnotherProcessCountsFromTheCall(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		first, _ := open(t, w)
 		second, _ := open(t, w)
@@ -241,8 +243,9 @@ func TestWhatAnotherProcessExtendsIsCountedFromTheCall(t *testing.T) {
 	})
 }
 
-// TestAMutexOfTheSameProcessGoesOnByTheValue: what it extends does not end when the first one's time is over.
-func TestAMutexOfTheSameProcessGoesOnByTheValue(t *testing.T) {
+// TestMutexOfTheSameProcessKeepsTheValue: the extension by a second mutex outlives the end of the
+// first mutex.
+func TestMutexOfTheSameProcessKeepsTheValue(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		rs, l := open(t, w)
 		m := rs.NewMutex(name, redsync.WithExpiry(time.Minute))
@@ -252,16 +255,16 @@ func TestAMutexOfTheSameProcessGoesOnByTheValue(t *testing.T) {
 		for range 3 {
 			time.Sleep(40 * time.Second)
 			succeeds(t)(by.Extend())
-			assert.Equal(t, 5, simtest.Holding(w, name))
+			assert.Equal(t, 5, sim.Holding(w, name))
 		}
 		succeeds(t)(by.Unlock())
 		fails(t, redsync.ErrLockAlreadyExpired)(m.Unlock())
 	})
 }
 
-// TestALongerExpiryIsKept: a mutex of the value extends the lock by an expiry of its own, with the memory guard, and
-// no Extend shortens what is left.
-func TestALongerExpiryIsKept(t *testing.T) {
+// TestLongerExpiryIsKept: a mutex with the same value extends the lock by its own expiry, with the
+// memory guard, and no Extend shortens the remaining time.
+func TestLongerExpiryIsKept(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		rs, l := open(t, w)
 		m := rs.NewMutex(name, redsync.WithExpiry(time.Second))
@@ -282,8 +285,8 @@ func TestALongerExpiryIsKept(t *testing.T) {
 	})
 }
 
-// TestWhatCannotBeFollowedIsRefused, and not ignored.
-func TestWhatCannotBeFollowedIsRefused(t *testing.T) {
+// TestUnsupportedOptionIsRefused: such an option is not ignored.
+func TestUnsupportedOptionIsRefused(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
 		rs, l := open(t, w)
 		for want, option := range map[string]redsync.Option{

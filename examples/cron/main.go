@@ -1,16 +1,16 @@
-// Command cron runs a job once per tick, though cron starts it on every machine, so that no machine
-// is the one that must not fail.
+// Command cron runs a job once per tick although cron starts it on every machine, so that no single
+// machine is critical.
 //
-// For a command that is no Go program, one line in the crontab of all machines does the same:
+// A command that is not written in Go needs one line in the crontab of all machines:
 //
 //	*/5 * * * * redlock run --no-wait --once-per 5m nightly-report -- /usr/local/bin/report
 //
-// A lock alone keeps two machines from working at the same time, but not one after the other:
-// where the clocks differ by more than the job takes, the second machine comes when the first has
-// done its work and released the lock. So package once marks the tick on a quorum of servers.
+// A lock alone prevents two machines from working at the same time, but not in turn: if the clocks
+// differ by more than the job takes, the second machine starts after the first has done its work
+// and released the lock. Therefore package once marks the tick on a quorum of servers.
 //
-// job.go is what to copy. The tick is the time that was meant, which is the same on all machines.
-// Cron is a moment late, and differently so on each; Run takes that off.
+// Copy job.go. The tick is the scheduled time, which is the same on all machines. Cron starts the
+// job slightly late, with a different delay on each machine; Run rounds to the tick.
 package main
 
 import (
@@ -28,16 +28,16 @@ import (
 
 func main() { stage.Main(story) }
 
-// A night is three machines, the tick that it is time for, and the reports so far.
+// A night has three machines, the next tick, and the reports so far.
 type night struct {
 	out     io.Writer
-	jobs    map[string]once.Job // by machine
+	jobs    map[string]once.Job // by name of the machine
 	tick    time.Time
-	mu      sync.Mutex // of the output
-	reports []string   // one machine at a time writes, if the lock is good
+	mu      sync.Mutex // guards the output
+	reports []string   // not guarded: one machine at a time writes if the lock works
 }
 
-// cron starts the job on machines at the same time. during is called while it is at work.
+// cron starts the job on machines at the same time. During the job it calls during.
 func (n *night) cron(ctx context.Context, during func(), machines ...string) {
 	var all sync.WaitGroup
 	for _, name := range machines {
@@ -53,7 +53,7 @@ func (n *night) cron(ctx context.Context, during func(), machines ...string) {
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			fmt.Fprintln(n.out, "   ", name, outcome(what))
-			if failure := new(redlock.QuorumError); errors.As(err, &failure) { // all of it would fill the screen
+			if failure := new(redlock.QuorumError); errors.As(err, &failure) { // the full error would fill the screen
 				fmt.Fprintf(n.out, "    %s: %v, %d of %d votes\n", name, failure.Err, failure.Votes, failure.Nodes)
 			}
 		})
@@ -97,7 +97,7 @@ func story(ctx context.Context, out io.Writer, urls []string) error {
 	n.cron(ctx, nothing, "anna", "boris", "clara")
 
 	if want := "[report of 02:00 report of 02:05 report of 02:10 report of 02:15]"; fmt.Sprint(n.reports) != want {
-		return fmt.Errorf("there should be one report for each tick: %q", n.reports)
+		return fmt.Errorf("want one report per tick, got %q", n.reports)
 	}
 	fmt.Fprintln(out, "4 ticks, 4 reports")
 	return nil

@@ -10,7 +10,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestTheStoryIsTrue(t *testing.T) {
+func TestStory(t *testing.T) {
 	stage.Test(t, story, "4 ticks, 4 reports", "clara did not run\n    clara: no quorum, 0 of 5 votes\n",
 		"    clara skipped, another machine has done it\n02:10, the job takes long\n", "boris skipped, another machine is at it\n",
 		"clara skipped, another machine is at it\n", "    anna ran\n02:15")

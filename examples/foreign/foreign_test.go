@@ -17,49 +17,49 @@ import (
 	"github.com/redquorum/redquorum/examples/internal/stage"
 	"github.com/redquorum/redquorum/internal/evidence/documents"
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/testenv"
 	"github.com/redquorum/redquorum/redlock"
 )
 
 const (
-	limit = time.Minute // for what takes seconds on a machine that does nothing else
-	long  = "60000"     // a TTL that does not end meanwhile
+	limit = time.Minute // generous, because each step takes seconds on an idle machine
+	long  = "60000"     // a TTL that does not end during a test
 	name  = "job"
 )
 
-// programs are the examples, and what each needs on the PATH.
+// programs lists the examples with the program that each needs on the PATH.
 var programs = map[string]string{"lock.py": "python3", "lock.sh": "redis-cli"}
 
-// A client runs an example against servers, of which there are three.
+// A client runs an example against three servers.
 type client struct {
 	file    string
 	servers fleet.Fleet
-	between string // the URLs
+	between string // separator of the URLs
 }
 
-// start starts the example, which ends by itself.
+// start starts the example, which ends without a signal.
 func (c client) start(t *testing.T, seconds, ttl string) *stage.Program {
 	t.Helper()
 	return stage.Start(t, name, []string{"REDLOCK_NODES=" + strings.Join(c.servers.URLs(), c.between)}, "./"+c.file, name, seconds, ttl)
 }
 
-// TestOtherServersAreNotTaken for those of the URLs: a lock in another database excludes no client.
-func TestOtherServersAreNotTaken(t *testing.T) {
+// TestServersMustMatchTheURLs: a lock in another database excludes no client.
+func TestServersMustMatchTheURLs(t *testing.T) {
 	t.Parallel()
 	for file, program := range programs {
-		need.Program(t, program)
+		testenv.NeedProgram(t, program)
 		p := exec.Command("./"+file, name, "0", long)
 		p.Env = append(os.Environ(), "REDLOCK_NODES=redis://127.0.0.1:1?db=3")
-		_ = p.Run() // the code tells
+		_ = p.Run() // the exit code is checked
 		assert.Equal(t, 64, p.ProcessState.ExitCode(), file)
 	}
 }
 
-// end returns the exit code of the example, when it has said the rest.
+// end reads the rest of the example's output, and returns its exit code.
 func end(p *stage.Program) int {
 	for range p.Lines {
 	}
-	p.Cmd.Wait() // the code tells
+	p.Cmd.Wait() // the exit code is checked
 	return p.Cmd.ProcessState.ExitCode()
 }
 
@@ -74,15 +74,15 @@ func (c client) do(t *testing.T, i int, command string, args ...any) any {
 	return answer
 }
 
-// TestAPlainLockAndOursExcludeEachOther, in each language.
-func TestAPlainLockAndOursExcludeEachOther(t *testing.T) {
+// TestPlainLocksAndRedlockExcludeEachOther tests each language.
+func TestPlainLocksAndRedlockExcludeEachOther(t *testing.T) {
 	t.Parallel()
-	need.Redis(t)
+	testenv.NeedRedis(t)
 	for file, program := range programs {
 		t.Run(file, func(t *testing.T) {
 			t.Parallel()
-			need.Program(t, program)
-			servers := need.Servers(t, fleet.Process, fleet.Options{Nodes: 3, Volatile: true})
+			testenv.NeedProgram(t, program)
+			servers := testenv.Servers(t, fleet.Process, fleet.Options{Nodes: 3, Volatile: true})
 			theirs := client{file, servers, ","}
 			ours := stage.Locker(t, servers.URLs())
 
@@ -105,7 +105,7 @@ func TestAPlainLockAndOursExcludeEachOther(t *testing.T) {
 			for i := range 2 {
 				theirs.do(t, i, "SET", name, "another's", "PX", limit.Milliseconds())
 			}
-			theirs.between = " " // which is as good for redlock
+			theirs.between = " " // redlock accepts this separator, too
 			p = theirs.start(t, "0", long)
 			assert.Equal(t, 75, end(p), "one of three servers is no majority")
 			assert.Nil(t, theirs.do(t, 2, "GET", name), "and its vote is given back")
@@ -114,7 +114,7 @@ func TestAPlainLockAndOursExcludeEachOther(t *testing.T) {
 				theirs.do(t, i, "DEL", name)
 			}
 
-			p = theirs.start(t, "600", "2000")
+			p = theirs.start(t, "600", "5000")
 			p.Says("^working$")
 			for i := range 3 {
 				theirs.do(t, i, "SET", name, "another's", "PX", limit.Milliseconds())
@@ -125,11 +125,11 @@ func TestAPlainLockAndOursExcludeEachOther(t *testing.T) {
 				theirs.do(t, i, "DEL", name)
 			}
 
-			if file == "lock.py" { // which extends
+			if file == "lock.py" { // lock.py extends its lock
 				p = theirs.start(t, "4", "3000")
 				assert.Equal(t, 0, end(p), "the work may outlast the TTL")
 
-				for { // on a busy machine the work may be over before it is stopped
+				for { // on a busy machine the work may end before the program is stopped
 					p = theirs.start(t, "2", "3000")
 					p.Says("^working$")
 					require.NoError(t, p.Signal(syscall.SIGSTOP))
@@ -151,10 +151,11 @@ func TestAPlainLockAndOursExcludeEachOther(t *testing.T) {
 	}
 }
 
-// TestTheScriptsOfThePageCompare: readers copy them.
-func TestTheScriptsOfThePageCompare(t *testing.T) {
+// TestScriptsOnThePageCompare: readers copy the scripts, so each script compares the value before
+// it changes a key.
+func TestScriptsOnThePageCompare(t *testing.T) {
 	t.Parallel()
-	servers := need.Servers(t, fleet.Process, fleet.Options{Nodes: 1, Volatile: true})
+	servers := testenv.Servers(t, fleet.Process, fleet.Options{Nodes: 1, Volatile: true})
 	server := client{servers: servers}
 	text, err := os.ReadFile("../../docs/KEYS.md")
 	require.NoError(t, err)

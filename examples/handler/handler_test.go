@@ -13,10 +13,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The story returns an error if what it shows did not happen.
+// TestStory runs the story, which returns an error if an event did not happen.
 func TestStory(t *testing.T) { stage.Test(t, story, "409 Conflict") }
 
-func TestAPaymentThatFailsIsNotBookedAndMayBeTriedAgain(t *testing.T) {
+func TestFailedPaymentIsNotBookedAndCanBeRepeated(t *testing.T) {
 	stage.OnServers(t, func(t *testing.T, urls []string) {
 		var ledger Ledger
 		in, err := open(&ledger, urls)

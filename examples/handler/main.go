@@ -1,12 +1,11 @@
-// Command handler has HTTP requests that must not overlap run one at a time, whichever instance of
-// the server receives them.
+// Command handler runs HTTP requests for one order one at a time, on all instances of a server.
 //
-// A shop runs on two instances, north and south. A customer who pays for an order while another
-// request does is told to come again; the back office waits instead. An instance that is cut off
-// from the lock's servers answers that it cannot work. A payment that loses its lock is cancelled,
-// and if it is booked all the same, it is refused by its fencing token.
+// A shop runs on two instances, north and south. If a customer pays for an order while another
+// request pays for it, the customer is asked to try again later; the back office waits instead. An
+// instance that is cut off from the lock's servers answers with an error. A payment that loses its
+// lock is cancelled. If it is booked nevertheless, its fencing token is rejected.
 //
-// Cashier and Ledger are what to copy. The rest plays the customers.
+// Copy Cashier and Ledger. The rest simulates customers.
 package main
 
 import (
@@ -29,24 +28,23 @@ import (
 
 func main() { stage.Main(story) }
 
-// A Cashier takes payments. Every instance has one, and all of them together take one payment for
-// an order at a time.
+// A Cashier takes payments. Every instance has one. All of them together take one payment at a time
+// for an order.
 type Cashier struct {
 	Locker *redlock.Locker
-	Ledger *Ledger // the shop's, not the instance's
+	Ledger *Ledger // shared by all instances
 
-	// Charge asks the payment provider, and should end soon after ctx. The order is its
-	// idempotency key: a payment that loses its lock may have charged already, and the next
-	// one charges again.
+	// Charge calls the payment provider, and should return soon after ctx has ended. It must use
+	// the order as its idempotency key: a payment that loses its lock may have charged already, and
+	// the next payment charges again.
 	Charge func(ctx context.Context, order string) error
 }
 
-// Handler refuses customers at once while an order is being paid for, and has the back office
-// wait. Whether a user may pay for an order is to be checked before it, because a request takes
-// the lock that its URL names.
+// Handler refuses customers immediately while an order is being paid for, and makes the back office
+// wait. Check the user's rights before it, because a request takes the lock named by its URL.
 func (c *Cashier) Handler() (http.Handler, error) {
-	// The name begins with the kind of thing, so that an order and an invoice with one number
-	// have two locks.
+	// The name begins with its kind, so that an order and an invoice with the same number have
+	// different locks.
 	name := func(r *http.Request) (string, error) { return "order:" + r.PathValue("id"), nil }
 	fenced := httplock.Lock(redlock.Fenced())
 	atOnce, err := httplock.New(c.Locker, name, fenced)
@@ -67,42 +65,42 @@ func (c *Cashier) pay(w http.ResponseWriter, r *http.Request) {
 	order := r.PathValue("id")
 	lock, _ := httplock.FromContext(r.Context())
 
-	// A request that waited for the lock waited for another payment, so look first.
+	// A request that waited for the lock waited for another payment, so check first.
 	paid, err := c.Ledger.Paid(order, lock.Fence())
 	if paid {
 		fmt.Fprintf(w, "order %s was paid before\n", order)
 		return
 	}
 	if err == nil {
-		err = c.Charge(r.Context(), order) // ends with the lock
+		err = c.Charge(r.Context(), order) // ctx ends with the lock
 	}
 	if err == nil {
-		// The lock may have ended by now. To ask it would not help, because it can also end
-		// between the question and the booking. The token tells.
+		// The lock may have ended. Checking that here would not help, because it can also end
+		// between the check and the booking. The ledger compares the token instead.
 		err = c.Ledger.Book(order, lock.Fence())
 	}
 	switch {
 	case err == nil:
 		fmt.Fprintf(w, "order %s is paid\n", order)
 	case errors.Is(err, fence.ErrStale):
-		http.Error(w, "Another request has taken over. Look whether the order is paid.", http.StatusConflict)
-	case r.Context().Err() != nil: // the lock is lost, or the client has left
+		http.Error(w, "Another request has taken over. Check whether the order is paid.", http.StatusConflict)
+	case r.Context().Err() != nil: // the lock is lost, or the client has disconnected
 		httplock.ProblemOf(context.Cause(r.Context())).ServeHTTP(w, r) // 503, with Retry-After
 	default:
 		http.Error(w, "The payment has failed.", http.StatusBadGateway)
 	}
 }
 
-// A Ledger has the orders that are paid. Its callers show the token of their lock, and are refused
-// if a higher one was shown before. It stands for the shop's database, where the token is one more
-// column: see examples/sqlfence. The zero value is ready.
+// A Ledger records paid orders. Its callers pass the token of their lock, and fail if a higher
+// token was passed before. It stands for the shop's database, where the token is one more column:
+// see examples/sqlfence. The zero value is ready to use.
 type Ledger struct {
 	gate fence.Gate
 	paid sync.Map
 }
 
-// Paid reports whether the order is paid. It shows the token, so that a payment with a lower one
-// cannot be booked after this look.
+// Paid reports whether the order is paid. It announces the token, so that a payment with a lower
+// token cannot be booked afterwards.
 func (l *Ledger) Paid(order string, token int64) (paid bool, err error) {
 	err = l.gate.Do(order, token, func() error {
 		_, paid = l.paid.Load(order)
@@ -111,7 +109,7 @@ func (l *Ledger) Paid(order string, token int64) (paid bool, err error) {
 	return paid, err
 }
 
-// Book writes that the order is paid. Its error matches fence.ErrStale if the caller is late.
+// Book records that the order is paid. Its error matches fence.ErrStale if the caller is late.
 func (l *Ledger) Book(order string, token int64) error {
 	return l.gate.Do(order, token, func() error {
 		l.paid.Store(order, true)
@@ -119,14 +117,14 @@ func (l *Ledger) Book(order string, token int64) error {
 	})
 }
 
-// An instance is one of the shop's HTTP servers, on a machine of its own.
+// An instance is one HTTP server of the shop, on its own machine.
 type instance struct {
 	*httptest.Server
 	locker  *redlock.Locker
-	charges chan charge // what its cashier asks the payment provider for
+	charges chan charge // charges requested by the instance's cashier
 }
 
-// A charge waits for an answer, which the story gives.
+// A charge waits for an answer from the story.
 type charge struct {
 	ctx    context.Context
 	answer chan error
@@ -140,10 +138,10 @@ func open(ledger *Ledger, urls []string) (*instance, error) {
 	}
 	in := &instance{charges: make(chan charge)}
 	in.locker, err = redlock.New(nodes,
-		redlock.Prefix("example:handler:"),         // apart from what else is on the servers
-		redlock.TTL(2*time.Second),                 // so long is an order locked if its instance vanishes
-		redlock.NodeTimeout(1500*time.Millisecond), // all of this is on one machine, which may be busy
-		redlock.MemoryGuard(false),                 // new servers would have no vote for a TTL; a shop leaves it on
+		redlock.Prefix("example:handler:"),         // separates the example from other keys on the servers
+		redlock.TTL(2*time.Second),                 // time for which an order stays locked if its instance vanishes
+		redlock.NodeTimeout(1500*time.Millisecond), // the whole example runs on one machine, which may be busy
+		redlock.MemoryGuard(false),                 // otherwise new servers would have no vote for a TTL; a real shop leaves it on
 	)
 	if err != nil {
 		return nil, err
@@ -161,14 +159,14 @@ func (in *instance) close() {
 	in.locker.Close()
 }
 
-// charge does not end with ctx, because the story decides whether it was in time to be cancelled.
+// charge ignores ctx, because the story decides whether it was cancelled in time.
 func (in *instance) charge(ctx context.Context, _ string) error {
 	c := charge{ctx, make(chan error, 1)}
 	in.charges <- c
 	return <-c.answer
 }
 
-// pay sends a request, and returns what it brings.
+// pay sends a request, and returns the reply.
 func (in *instance) pay(path string) string {
 	response, err := in.Client().Post(in.URL+path+"/pay", "", nil)
 	if err != nil {
@@ -182,8 +180,8 @@ func (in *instance) pay(path string) string {
 	return response.Status
 }
 
-// start sends a request, and returns when the payment provider is asked because of it. If the
-// request ends without that, the reply is there to be shown, and the charge is one that has ended.
+// start sends a request, and returns when the request has called the payment provider. If the
+// request ends without a call, start returns its reply and a charge that has ended.
 func (in *instance) start(path string) (charge, <-chan string) {
 	reply := make(chan string, 1)
 	go func() { reply <- in.pay(path) }()
@@ -219,11 +217,11 @@ func story(_ context.Context, out io.Writer, urls []string) error {
 	show := func(what, got, want string) {
 		fmt.Fprintf(out, "  %-30s %s\n", what, got)
 		if got != want {
-			wrong = errors.Join(wrong, fmt.Errorf("%s: should have been %q, was %q", what, want, got))
+			wrong = errors.Join(wrong, fmt.Errorf("%s: want %q, got %q", what, want, got))
 		}
 	}
 
-	fmt.Fprintln(out, "two customers pay for order 42 at the same time, and the back office meanwhile:")
+	fmt.Fprintln(out, "two customers pay for order 42 at the same time, and so does the back office:")
 	first, paid := north.start("/orders/42")
 	show("another customer, at south:", south.pay("/orders/42"), "423 Locked")
 	waited := make(chan string)
@@ -242,10 +240,10 @@ func story(_ context.Context, out io.Writer, urls []string) error {
 	prompt.answer <- prompt.ctx.Err()
 	show("43, cancelled with its lock:", <-stopped, "503 Service Unavailable")
 	show("another order, at north:", north.pay("/orders/45"), "503 Service Unavailable")
-	next, booked := south.start("/office/orders/44") // when the servers have dropped the old lock
+	next, booked := south.start("/office/orders/44") // after the old lock has expired
 	next.answer <- nil
 	show("44, at south:", <-booked, "200, order 44 is paid")
-	slow.answer <- nil // the money is taken once, because the order is the idempotency key
+	slow.answer <- nil // charges only once, because the order is the idempotency key
 	show("44, at north, too late:", <-late, "409 Conflict")
 	return wrong
 }

@@ -16,27 +16,27 @@ import (
 
 	"github.com/redquorum/redquorum/examples/internal/stage"
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/testenv"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// limit is for what takes seconds on a machine that does nothing else.
+// limit is generous: each step takes seconds on an idle machine.
 const limit = time.Minute
 
-// programs are the examples, by their interpreters.
+// programs lists the examples by interpreter.
 var programs = map[string]string{"python3": "hold.py", "node": "hold.mjs", "php": "hold.php", "ruby": "hold.rb", "sh": "hold.sh"}
 
-// TestEachLanguageHoldsALock: others are refused meanwhile, and the lock is free when the work is
-// done. A lock that is lost ends the work.
+// TestEachLanguageHoldsALock: other clients are refused during the work, and the lock is free
+// afterwards. A lost lock ends the work.
 func TestEachLanguageHoldsALock(t *testing.T) {
-	f := need.Servers(t, fleet.Embedded, fleet.Options{Nodes: 3})
+	f := testenv.Servers(t, fleet.Embedded, fleet.Options{Nodes: 3})
 	bin := t.TempDir()
-	require.NoError(t, need.Command(bin))
+	require.NoError(t, testenv.BuildCommand(bin))
 	l := stage.Locker(t, f.URLs())
 	for interpreter, file := range programs {
 		t.Run(interpreter, func(t *testing.T) {
 			t.Parallel()
-			need.Program(t, interpreter)
+			testenv.NeedProgram(t, interpreter)
 			start := func(seconds string) *stage.Program {
 				return stage.Start(t, interpreter, []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "REDLOCK_NODES=" + strings.Join(f.URLs(), ","),
 					"REDLOCK_MEMORY_GUARD=false", "REDLOCK_NODE_TIMEOUT=2s", "REDLOCK_TTL=15s", "REDLOCK_CONFIG=/dev/null"},
@@ -51,7 +51,7 @@ func TestEachLanguageHoldsALock(t *testing.T) {
 
 			p = start("1")
 			require.NoError(t, lock.Release(t.Context()))
-			p.Says("working") // and not before
+			p.Says("working") // the work starts after the release
 			p.Says("done")
 			p.Ends(0)
 
@@ -69,17 +69,18 @@ func TestEachLanguageHoldsALock(t *testing.T) {
 	}
 }
 
-// fakes are programs in place of redlock. The first one writes what a program reads that was stopped
-// before the lines were written, while the lock expired. The second one has another clock.
+// fakes are programs that replace redlock. The first one simulates a program that was stopped: the
+// lock expired before the lines were written. The second one uses another clock.
 var fakes = map[string]string{
 	"an old line":   `echo "{\"event\":\"renewed\",\"remaining_ms\":60000,\"until_ms\":$((now - 1))}"`,
 	"another clock": `echo "{\"event\":\"renewed\",\"remaining_ms\":60000,\"until_ms\":$((now + 9999999))}"`,
 }
 
-// TestEachLanguageStopsAtTheEndOfItsLockByTheCommonClock: it does not count from its reading of a line.
-func TestEachLanguageStopsAtTheEndOfItsLockByTheCommonClock(t *testing.T) {
+// TestEachLanguageStopsByTheCommonClock: a program does not count from the time at which it read a
+// line.
+func TestEachLanguageStopsByTheCommonClock(t *testing.T) {
 	t.Parallel()
-	need.Program(t, "sh")
+	testenv.NeedProgram(t, "sh")
 	if _, err := os.Stat("/proc/uptime"); err != nil {
 		t.Skip("no uptime for a shell here")
 	}
@@ -94,13 +95,13 @@ func TestEachLanguageStopsAtTheEndOfItsLockByTheCommonClock(t *testing.T) {
 				if name == "another clock" && (interpreter == "python3" || interpreter == "ruby") {
 					t.Skip("it reads the same clock by the same call")
 				}
-				need.Program(t, interpreter)
+				testenv.NeedProgram(t, interpreter)
 				ctx, cancel := context.WithTimeout(t.Context(), limit/4)
 				defer cancel()
 				p := exec.CommandContext(ctx, interpreter, file, "x", "600")
 				p.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
 				p.WaitDelay = time.Second
-				out, _ := p.Output() // the code tells
+				out, _ := p.Output() // the exit code is checked
 				assert.Equal(t, "working with token 5\nstopped\n", string(out))
 				assert.Equal(t, 79, p.ProcessState.ExitCode())
 			})
@@ -108,13 +109,13 @@ func TestEachLanguageStopsAtTheEndOfItsLockByTheCommonClock(t *testing.T) {
 	}
 }
 
-// TestEachLanguageSaysWhatItTakes, before a lock is taken.
-func TestEachLanguageSaysWhatItTakes(t *testing.T) {
+// TestEachLanguageChecksItsArguments: a program checks them before it takes a lock.
+func TestEachLanguageChecksItsArguments(t *testing.T) {
 	t.Parallel()
 	for interpreter, file := range programs {
 		t.Run(interpreter, func(t *testing.T) {
 			t.Parallel()
-			need.Program(t, interpreter)
+			testenv.NeedProgram(t, interpreter)
 			for _, args := range [][]string{nil, {"nightly"}, {"nightly", "1", "more"}} {
 				ctx, cancel := context.WithTimeout(t.Context(), limit)
 				defer cancel()

@@ -1,11 +1,11 @@
-// Command leader keeps one of several processes at work, and others ready to take over, by package
-// election.
+// Command leader keeps one of several processes working, and others ready to take over, with
+// package election.
 //
-// The one that leads does so in a context that ends when it is told to stop, when it is cut off
-// from its servers, or when its machine hangs for longer than the TTL. It steps down, and the next
-// one leads.
+// The leader works in a context that ends when it is stopped, when it is cut off from its servers,
+// or when its machine hangs for longer than the TTL. It then steps down, and the next candidate
+// leads.
 //
-// candidate.go is what to copy.
+// Copy candidate.go.
 package main
 
 import (
@@ -21,19 +21,19 @@ import (
 
 func main() { stage.Main(story) }
 
-// A candidate is on a machine of its own.
+// A candidate is a process on its own machine.
 type candidate struct {
 	*stage.Machine
 	office *election.Election
 	stop   func()
-	err    chan error // of its campaign
+	err    chan error // result of its campaign
 }
 
-// A change is that a candidate has begun to lead, or why it does so no more.
+// A change means that a candidate started or stopped leading.
 type change struct {
 	*candidate
 	term election.Term
-	why  error // nil: it leads
+	why  error // reason it stopped; nil if it leads
 }
 
 func story(ctx context.Context, out io.Writer, urls []string) error {
@@ -65,7 +65,7 @@ func story(ctx context.Context, out io.Writer, urls []string) error {
 
 	var last election.Term
 	terms := 0
-	// next returns the next leader, and tells what happens meanwhile.
+	// next returns the next leader, and prints the changes in between.
 	next := func() (*candidate, error) {
 		for {
 			select {
@@ -90,7 +90,7 @@ func story(ctx context.Context, out io.Writer, urls []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(out, "...", first.Name, "is told to stop")
+	fmt.Fprintln(out, "...", first.Name, "is stopped")
 	first.stop()
 	second, err := next()
 	if err != nil {
@@ -106,7 +106,7 @@ func story(ctx context.Context, out io.Writer, urls []string) error {
 	if err != nil || seen.ID != third.Name {
 		return fmt.Errorf("observers see that %q leads: %w", seen.ID, err)
 	}
-	fmt.Fprintf(out, "... observers see that %s leads; %s is connected again, and %s told to stop\n", seen.ID, second.Name, third.Name)
+	fmt.Fprintf(out, "... observers see that %s leads; %s is connected again, and %s is stopped\n", seen.ID, second.Name, third.Name)
 	second.Mend()
 	third.stop()
 	again, err := next()

@@ -10,6 +10,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestTheStoryIsTrue(t *testing.T) {
+func TestStory(t *testing.T) {
 	stage.Test(t, story, "4 terms, one leader at a time", "lock lost", "anna leads", "boris leads", "clara leads")
 }

@@ -30,30 +30,32 @@ import (
 
 	"github.com/redquorum/redquorum/examples/internal/stage"
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/testenv"
 	"github.com/redquorum/redquorum/redlock"
 )
 
 const (
-	// limit is for what takes seconds on a machine that does nothing else.
+	// limit is generous: each step takes seconds on an idle machine.
 	limit = time.Minute
 
-	// soon is for what a client is told. Without, it would ask again after a third of the TTL, slow.
+	// soon is the longest time for a notification. Without notifications a client would ask again
+	// after a third of the TTL, slow.
 	soon = 3 * time.Second
 	slow = 15 * time.Second
 	fast = 4 * time.Second
 )
 
-// bin has redlock, and Lock.java's classes: to compile it for each run would take longer than the rest.
+// bin is a directory with redlock and the classes of Lock.java: compiling Lock.java for each run
+// would take longer than the rest of the test.
 var bin string
 
-// clients are the examples, by their interpreters.
+// clients lists the examples by interpreter.
 var clients = map[string][]string{
 	"python3": {"lock.py"}, "python3 asyncio": {"lock_async.py"}, "node": {"lock.mjs"}, "php": {"lock.php"},
 	"ruby": {"lock.rb"}, "sh": {"lock.sh"}, "java": {"-XX:TieredStopAtLevel=1", "-cp", "", "Lock"},
 }
 
-// program returns what runs a client.
+// program returns the interpreter of a client.
 func program(client string) string { return strings.Fields(client)[0] }
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -64,7 +66,7 @@ func run(m *testing.M) int {
 		panic(err)
 	}
 	defer os.RemoveAll(bin)
-	if err := need.Command(bin); err != nil {
+	if err := testenv.BuildCommand(bin); err != nil {
 		panic(err)
 	}
 	if _, err := exec.LookPath("java"); err == nil {
@@ -77,27 +79,27 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// TestRuntimes tells which clients the other tests leave out.
+// TestRuntimes reports the clients that the other tests skip.
 func TestRuntimes(t *testing.T) {
 	t.Parallel()
 	for client := range clients {
-		t.Run(client, func(t *testing.T) { need.Program(t, program(client)) })
+		t.Run(client, func(t *testing.T) { testenv.NeedProgram(t, program(client)) })
 	}
-	t.Run("curl", func(t *testing.T) { need.Program(t, "curl") })
+	t.Run("curl", func(t *testing.T) { testenv.NeedProgram(t, "curl") })
 }
 
-// A daemon is a "redlock serve" over servers of its own, with a Locker for them.
+// A daemon is a "redlock serve" with its own servers, and a Locker for these.
 type daemon struct {
 	t      *testing.T
 	socket string
 	flags  []string
 	cmd    *exec.Cmd
 	locker *redlock.Locker
-	env    []string // of clients
+	env    []string // environment of clients
 }
 
 func serve(t *testing.T, ttl time.Duration, flags ...string) *daemon {
-	f := need.Servers(t, fleet.Process, fleet.Options{Nodes: 3, Volatile: true})
+	f := testenv.Servers(t, fleet.Process, fleet.Options{Nodes: 3, Volatile: true})
 	d := &daemon{t: t, socket: filepath.Join(t.TempDir(), "s"), locker: stage.Locker(t, f.URLs())}
 	d.flags = append([]string{"serve", "--listen", "unix:" + d.socket, "--ttl", ttl.String(),
 		"--nodes", strings.Join(f.URLs(), ","), "--memory-guard=false", "--node-timeout", (fast / 2).String()}, flags...)
@@ -124,7 +126,7 @@ func (d *daemon) run() {
 
 var errCut = errors.New("the connection is cut")
 
-// start has a client take the lock of its name.
+// start starts a client, which takes the lock of its name.
 func (d *daemon) start(client, seconds string) *stage.Program {
 	command := append(append([]string{program(client)}, clients[client]...), client, seconds)
 	return stage.Start(d.t, client, append([]string{"REDLOCK_SOCKET=" + d.socket}, d.env...), command...)
@@ -151,7 +153,7 @@ func (d *daemon) startAll(seconds string) (all []*stage.Program) {
 	return all
 }
 
-// await returns when the lock is free, which it then takes.
+// await returns when it has acquired the lock.
 func (d *daemon) await(name string) time.Time {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -160,7 +162,7 @@ func (d *daemon) await(name string) time.Time {
 	return time.Now()
 }
 
-// TestWorkUnderALock: the lock is free when the work is done.
+// TestWorkUnderALock: the lock is free after the work.
 func TestWorkUnderALock(t *testing.T) {
 	t.Parallel()
 	d := serve(t, slow)
@@ -172,7 +174,7 @@ func TestWorkUnderALock(t *testing.T) {
 	}
 }
 
-// TestOneAtATime: another is refused meanwhile, and a lock that is lost ends the work.
+// TestOneAtATime: another client is refused during the work, and a lost lock ends the work.
 func TestOneAtATime(t *testing.T) {
 	t.Parallel()
 	d := serve(t, slow)
@@ -196,9 +198,10 @@ func TestOneAtATime(t *testing.T) {
 	}
 }
 
-// TestAStoppedClient does not believe that it has the lock that another has got meanwhile, and that its
-// work, which would be over by now, is done.
-func TestAStoppedClient(t *testing.T) {
+// TestStoppedClient: after the client resumes, it must not assume that it still has the lock, which
+// another client holds. It must not assume that its work is done, either, although the time for the
+// work has passed.
+func TestStoppedClient(t *testing.T) {
 	t.Parallel()
 	d := serve(t, fast)
 	var all []*stage.Program
@@ -216,8 +219,8 @@ func TestAStoppedClient(t *testing.T) {
 	}
 }
 
-// asleep makes a library that has the clocks of a process stand still for as long as a file says, in
-// nanoseconds, as those of Linux do that do not count the time for which the machine sleeps.
+// asleep is the source of a library that stops the clocks of a process for a time read from a file,
+// in nanoseconds. It simulates the Linux clocks that do not count the sleep of the machine.
 const asleep = `
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -246,9 +249,9 @@ int clock_gettime(clockid_t clock, struct timespec *t) {
 }
 `
 
-// TestAMachineThatSleeps: a client does not work on when its machine wakes, behind the end of its lock,
-// though the clock of its runtime stood still meanwhile and no "redlock serve" tells it so.
-func TestAMachineThatSleeps(t *testing.T) {
+// TestMachineThatSleeps: after the machine has slept past the end of its lock, a client stops
+// working, even though its runtime's clock stood still and no "redlock serve" notifies it.
+func TestMachineThatSleeps(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("the library is for Linux")
@@ -265,7 +268,7 @@ func TestAMachineThatSleeps(t *testing.T) {
 	var all []*stage.Program
 	for _, client := range runnable() {
 		if d.env = []string{"LD_PRELOAD=" + library, "ASLEEP=" + slept}; client == "sh" {
-			d.env = nil // it has no clock of its own, and those of its programs decide nothing
+			d.env = nil // no library: the clocks of its programs do not matter
 		}
 		w := d.start(client, "3")
 		w.Says("working")
@@ -278,7 +281,7 @@ func TestAMachineThatSleeps(t *testing.T) {
 		d.await(w.Name)
 	}
 	length := binary.NativeEndian.AppendUint64(nil, uint64(time.Since(began)))
-	file, err := os.OpenFile(slept, os.O_WRONLY, 0) // in its place: the clients have mapped it
+	file, err := os.OpenFile(slept, os.O_WRONLY, 0) // the file is written in place, because the clients have mapped it
 	require.NoError(t, err)
 	_, err = file.Write(length)
 	require.NoError(t, err)
@@ -295,8 +298,9 @@ func TestAMachineThatSleeps(t *testing.T) {
 	}
 }
 
-// TestADaemonThatIsAway, dead or hanging, leaves clients that end their work before their locks end.
-func TestADaemonThatIsAway(t *testing.T) {
+// TestDaemonThatIsDown: the daemon is dead or hangs, and the clients end their work before their
+// locks end.
+func TestDaemonThatIsDown(t *testing.T) {
 	t.Parallel()
 	for name, signal := range map[string]os.Signal{"killed": syscall.SIGKILL, "stopped": syscall.SIGSTOP} {
 		t.Run(name, func(t *testing.T) {
@@ -318,8 +322,8 @@ func TestADaemonThatIsAway(t *testing.T) {
 	}
 }
 
-// TestADaemonThatEnds waits for its clients, which end their work at once.
-func TestADaemonThatEnds(t *testing.T) {
+// TestDaemonThatEnds: the daemon waits for its clients, which end their work at once.
+func TestDaemonThatEnds(t *testing.T) {
 	t.Parallel()
 	d := serve(t, slow)
 	all := d.startAll("600")
@@ -333,9 +337,9 @@ func TestADaemonThatEnds(t *testing.T) {
 	assert.Less(t, time.Since(ends), soon+time.Second)
 }
 
-// TestADaemonThatIsRestarted, and goes on with what it had, is not noticed by its clients, nor by those
-// who want their locks.
-func TestADaemonThatIsRestarted(t *testing.T) {
+// TestDaemonThatRestarts: the daemon continues with its leases. Neither its clients nor clients
+// that wait for their locks notice the restart.
+func TestDaemonThatRestarts(t *testing.T) {
 	t.Parallel()
 	d := serve(t, limit, "--state", filepath.Join(t.TempDir(), "state"))
 	all := d.startAll("600")
@@ -353,8 +357,9 @@ func TestADaemonThatIsRestarted(t *testing.T) {
 	}
 }
 
-// TestNoConnectionIsKept for a later request, because the daemon may close it just when that is sent.
-func TestNoConnectionIsKept(t *testing.T) {
+// TestNoConnectionIsReused: the daemon may close a connection at the moment when a client sends a
+// later request.
+func TestNoConnectionIsReused(t *testing.T) {
 	t.Parallel()
 	d := serve(t, slow)
 	for _, client := range runnable() {
@@ -373,11 +378,11 @@ func TestNoConnectionIsKept(t *testing.T) {
 	}
 }
 
-// requests is the key for how many requests came on the connection of a relay.
+// A requests is the context key of the number of requests on a connection of a relay.
 type requests struct{}
 
-// relay returns the daemon behind a relay, which has answers pass through, or cuts the connection if that
-// returns an error.
+// relay returns the daemon behind a relay. The relay calls pass with each answer. If pass returns
+// an error, the relay cuts the connection.
 func (d *daemon) relay(pass func(*http.Response) error) *daemon {
 	to := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: "redlock"})
 	to.Transport = &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
@@ -397,13 +402,13 @@ func (d *daemon) relay(pass func(*http.Response) error) *daemon {
 	return far
 }
 
-// isForLock reports whether a client has asked for a lock.
+// isForLock reports whether the request was for a lock.
 func isForLock(r *http.Response) bool { return r.Request.URL.Path == "/v1/locks" }
 
-// TestAnAnswerThatDidNotCome: the lock has been taken all the same, and asking again is told of it.
-func TestAnAnswerThatDidNotCome(t *testing.T) {
+// TestLostAnswer: the lock was acquired nevertheless, and a repeated request returns it.
+func TestLostAnswer(t *testing.T) {
 	t.Parallel()
-	var asked sync.Map // by session
+	var asked sync.Map // number of requests by session
 	far := serve(t, slow).relay(func(r *http.Response) error {
 		if !isForLock(r) {
 			return nil
@@ -419,9 +424,9 @@ func TestAnAnswerThatDidNotCome(t *testing.T) {
 	}
 }
 
-// TestAnAnswerThatComesLate, when another has the lock, is known to be late: it counts from the request.
-// No other answer comes behind it.
-func TestAnAnswerThatComesLate(t *testing.T) {
+// TestLateAnswer: an answer arrives when another client has the lock. The client rejects the answer
+// as late, because its validity counts from the request. No other answer follows.
+func TestLateAnswer(t *testing.T) {
 	t.Parallel()
 	d := serve(t, fast)
 	var all []*stage.Program
@@ -446,7 +451,7 @@ func TestAnAnswerThatComesLate(t *testing.T) {
 	}
 }
 
-// TestArguments: who gives none is told what is wanted.
+// TestArguments: without arguments a client prints its usage.
 func TestArguments(t *testing.T) {
 	t.Parallel()
 	for _, client := range runnable() {
@@ -462,7 +467,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// usage returns how a client is called.
+// usage returns the usage of a client.
 func usage(client string) string {
 	if client == "java" {
 		return "java Lock.java"
@@ -470,12 +475,13 @@ func usage(client string) string {
 	return clients[client][0]
 }
 
-// TestEachExampleIsShort enough to be read and copied. Those for Java and C# have annotations, too.
+// TestEachExampleIsShort: an example is short enough to be read and copied. The Java and C# clients
+// may be longer, because they include annotations.
 func TestEachExampleIsShort(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("[lL]ock*")
 	require.NoError(t, err)
-	assert.Len(t, files, len(clients)+1) // C# has no test
+	assert.Len(t, files, len(clients)+1) // one file more: C# has no test
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)

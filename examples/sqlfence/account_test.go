@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// database returns a new one, which writes down by itself what happens to accounts.
+// database returns a new database, in which a trigger records the changes of accounts.
 func database(t *testing.T) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "bank.db")+"?_pragma=busy_timeout(30000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)")
@@ -38,7 +38,7 @@ func database(t *testing.T) *sql.DB {
 
 func account(db *sql.DB) sqlfence.Account { return sqlfence.Account{DB: db, ID: "42"} }
 
-// history is the tokens of the writes, in their order.
+// history returns the tokens of the writes, in the order of the writes.
 func history(t *testing.T, db *sql.DB) []int64 {
 	t.Helper()
 	rows, err := db.QueryContext(t.Context(), `SELECT fence FROM history ORDER BY n`)
@@ -60,7 +60,7 @@ func stored(t *testing.T, db *sql.DB, id string) (balance, token int64) {
 	return balance, token
 }
 
-// TestColumnsHave64Bits also where an INTEGER has 32: a token is about 1.8e15.
+// TestColumnsHave64Bits: a token is about 1.8e15, and an INTEGER may have only 32 bits.
 func TestColumnsHave64Bits(t *testing.T) {
 	t.Parallel()
 	rows, err := database(t).QueryContext(t.Context(), `SELECT name, type FROM pragma_table_info('account') WHERE name <> 'id'`)
@@ -76,8 +76,8 @@ func TestColumnsHave64Bits(t *testing.T) {
 	assert.Equal(t, map[string]string{"balance": "BIGINT", "fence": "BIGINT"}, types)
 }
 
-// TestAStaleWriterChangesNothing, nor does who opens the account a second time. A holder may write again.
-func TestAStaleWriterChangesNothing(t *testing.T) {
+// TestStaleWriterChangesNothing: a second Open changes nothing, either. A holder may write again.
+func TestStaleWriterChangesNothing(t *testing.T) {
 	t.Parallel()
 	db := database(t)
 	for _, balance := range []int64{90, 90, 80} {
@@ -98,7 +98,7 @@ func TestAStaleWriterChangesNothing(t *testing.T) {
 	assert.EqualValues(t, 34, token)
 }
 
-func TestNoSuchRowIsNotStale(t *testing.T) {
+func TestMissingRowIsNotStale(t *testing.T) {
 	t.Parallel()
 	db := database(t)
 	err := account(db).Set(t.Context(), 90, 34)
@@ -108,9 +108,9 @@ func TestNoSuchRowIsNotStale(t *testing.T) {
 	require.ErrorIs(t, err, sqlfence.ErrNoAccount)
 }
 
-// TestAnAnnouncementKeepsLateWritersOut: a write that arrives between a later holder's read and its
-// write would be lost in what that one writes.
-func TestAnAnnouncementKeepsLateWritersOut(t *testing.T) {
+// TestAnnouncementRejectsLateWriters: a late write between the read and the write of a later holder
+// would be overwritten and lost.
+func TestAnnouncementRejectsLateWriters(t *testing.T) {
 	t.Parallel()
 	for name, announce := range map[string]func(sqlfence.Account, int64) error{
 		"announcement": func(a sqlfence.Account, token int64) error { return a.Announce(t.Context(), token) },
@@ -137,7 +137,7 @@ func TestAnAnnouncementKeepsLateWritersOut(t *testing.T) {
 	}
 }
 
-func TestALockWithoutFencingCannotWrite(t *testing.T) {
+func TestLockWithoutFencingCannotWrite(t *testing.T) {
 	t.Parallel()
 	db := database(t)
 	require.NoError(t, account(db).Open(t.Context()))
@@ -158,7 +158,7 @@ func TestHistoryNeverGoesBack(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, writer))
 		wg.Go(func() {
 			for i := range int64(50) {
-				token := 1 + 10*i + random.Int64N(100) // close together, and rising
+				token := 1 + 10*i + random.Int64N(100) // tokens are close together, and mostly rise
 				if err := account(db).Set(t.Context(), token, token); err != nil && !assert.ErrorIs(t, err, fence.ErrStale) {
 					return
 				}

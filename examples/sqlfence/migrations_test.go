@@ -21,13 +21,14 @@ import (
 	"github.com/redquorum/redquorum/redlocktest"
 )
 
-// Migrations under a lock, as docs/ADAPTERS.md has them. They stand here because of SQLite.
+// The tests of this file run the migrations of docs/ADAPTERS.md. They are here because they need
+// SQLite.
 
 func gooseUp(ctx context.Context, locker *redlock.Locker, provider *goose.Provider) error {
 	err := locker.Do(ctx, "migrations", func(ctx context.Context) error {
-		_, err := provider.Up(ctx) // of goose: the migration under way is cancelled if the lock is lost
+		_, err := provider.Up(ctx) // goose cancels the running migration if the lock is lost
 		return err
-	}, redlock.TTL(2*time.Minute)) // for how long an outage of the servers may last
+	}, redlock.TTL(2*time.Minute)) // the longest outage of the servers that a migration survives
 	return err
 }
 
@@ -61,7 +62,7 @@ func TestGooseMigratesUnderALock(t *testing.T) {
 	assert.EqualValues(t, 1, version)
 }
 
-func TestGooseStopsAMigrationWhoseLockEnds(t *testing.T) {
+func TestGooseStopsAMigrationWithALostLock(t *testing.T) {
 	locker := redlocktest.Start(t).Locker(redlock.NodeTimeout(4 * time.Second))
 	provider := gooseProvider(t, func(ctx context.Context, tx *sql.Tx) error {
 		go locker.Close()
@@ -74,7 +75,7 @@ func TestGooseStopsAMigrationWhoseLockEnds(t *testing.T) {
 	assert.Zero(t, version)
 }
 
-// driver is a database of golang-migrate on which the test sees each migration.
+// A driver is a database of golang-migrate that reports each migration to the test.
 type driver struct {
 	migratedb.Driver
 	run func()
@@ -85,7 +86,7 @@ func (d driver) Run(migration io.Reader) error {
 	return d.Driver.Run(migration)
 }
 
-// files tell when the second one is opened.
+// files reports the opening of the second file.
 type files struct {
 	fstest.MapFS
 	second chan struct{}
@@ -98,18 +99,18 @@ func (f files) Open(name string) (fs.File, error) {
 	return f.MapFS.Open(name)
 }
 
-func TestGolangMigrateStopsBehindTheMigrationWhoseLockEnds(t *testing.T) {
+func TestGolangMigrateStopsAfterALostLock(t *testing.T) {
 	locker := redlocktest.Start(t).Locker(redlock.NodeTimeout(4 * time.Second))
 	second := make(chan struct{}, 10)
 	source, err := iofs.New(files{fstest.MapFS{
-		"1_a.up.sql": {Data: []byte("first")}, "2_b.up.sql": {}, // golang-migrate would leak the reader of one that has text
+		"1_a.up.sql": {Data: []byte("first")}, "2_b.up.sql": {}, // golang-migrate would leak the reader of a second file with content
 	}, second}, ".")
 	require.NoError(t, err)
 	stub, err := databasestub.WithInstance(nil, nil)
 	require.NoError(t, err)
 	var m *migrate.Migrate
 	m, err = migrate.NewWithInstance("files", source, "stub", driver{stub, func() {
-		<-second // from here on the reader, which would take the signal, waits
+		<-second // from now on the reader, which would otherwise take the signal, waits
 		go locker.Close()
 		require.Eventually(t, func() bool { return len(m.GracefulStop) == 1 }, time.Minute, time.Millisecond)
 	}})

@@ -14,11 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/testenv"
 )
 
-// behaviours are what every kind of fleet does alike; the package comment
-// promises them.
+// behaviours are the common behaviors of all kinds of fleets, as promised by the package comment.
 var behaviours = []struct {
 	name string
 	run  func(t *testing.T, f fleet.Fleet)
@@ -29,8 +28,6 @@ var behaviours = []struct {
 	{"what a paused node had queued dies with it", queueDiesWithNode},
 	{"restart with kept memory keeps all but the run", restartKept},
 	{"restart with lost memory forgets", restartLost},
-	{"a disconnected node falls silent, and goes on when reconnected", disconnectVanishes},
-	{"a node may die while disconnected", killedWhileCut},
 	{"keys expire by themselves", keysExpire},
 	{"a killed client runs nothing more", clientKill},
 	{"operations that make no sense are errors", nonsense},
@@ -39,16 +36,13 @@ var behaviours = []struct {
 }
 
 func TestBehaviour(t *testing.T) {
-	for _, kind := range []fleet.Kind{fleet.Embedded, fleet.Process, fleet.Docker} {
+	for _, kind := range []fleet.Kind{fleet.Embedded, fleet.Process} {
 		t.Run(string(kind), func(t *testing.T) {
-			need.Kind(t, kind)
-			if kind == fleet.Docker && !need.Containers() {
-				t.Skip("containers of two tests are enough: those of published ports, and of dead parents")
-			}
+			testenv.NeedKind(t, kind)
 			for _, b := range behaviours {
 				t.Run(b.name, func(t *testing.T) {
 					t.Parallel()
-					b.run(t, need.Servers(t, kind, fleet.Options{Nodes: 2}))
+					b.run(t, testenv.Servers(t, kind, fleet.Options{Nodes: 2}))
 				})
 			}
 		})
@@ -146,7 +140,7 @@ func restartKept(t *testing.T, f fleet.Fleet) {
 	script := c.str("SCRIPT", "LOAD", "return 1")
 	before := c.runID()
 
-	// From running, killed and paused alike.
+	// From a running, killed or paused node.
 	for _, from := range []func() error{
 		func() error { return nil },
 		func() error { return f.Kill(t.Context(), 0) },
@@ -163,7 +157,7 @@ func restartKept(t *testing.T, f fleet.Fleet) {
 		assert.NotEqual(t, before, c.runID())
 		before = c.runID()
 		if strings.HasPrefix(c.info("redis_version"), "6.0.") {
-			continue // its append-only file has the scripts, too
+			continue // its append-only file also has the scripts
 		}
 		_, err = c.Do("EVALSHA", script, 0)
 		assert.ErrorContains(t, err, "NOSCRIPT")
@@ -194,61 +188,6 @@ func restartLost(t *testing.T, f fleet.Fleet) {
 	assert.Equal(t, "value", c.str("GET", "later"), "memory must work again after it was lost")
 }
 
-// cut disconnects node i, if its kind can, and reports whether it did.
-func cut(t *testing.T, f fleet.Fleet, i int) bool {
-	t.Helper()
-	err := f.Disconnect(t.Context(), i)
-	if f.Kind() != fleet.Docker {
-		require.ErrorIs(t, err, fleet.ErrUnsupported)
-		require.ErrorContains(t, err, string(f.Kind()))
-		require.ErrorIs(t, f.Reconnect(t.Context(), i), fleet.ErrUnsupported)
-		return false
-	}
-	if errors.Is(err, fleet.ErrUnsupported) {
-		t.Skip(err)
-	}
-	require.NoError(t, err)
-	return true
-}
-
-func disconnectVanishes(t *testing.T, f fleet.Fleet) {
-	c := connect(t, f, 0)
-	before := c.runID()
-	if !cut(t, f, 0) {
-		return
-	}
-
-	c.send("SET", "key", "value")
-	c.silent("a connection to a disconnected node")
-	// Within its first second the kernel has not given up the search for the address.
-	_, err := net.DialTimeout("tcp", addr(f, 0), silence)
-	var timeout net.Error
-	require.ErrorAs(t, err, &timeout)
-	require.True(t, timeout.Timeout(), "a new connection must be met by silence, but: %v", err)
-	assert.Equal(t, "PONG", connect(t, f, 1).str("PING"), "the other node must not mind")
-	require.ErrorContains(t, f.Restart(t.Context(), 0, fleet.Kept), "Reconnect it first")
-	require.ErrorContains(t, f.Disconnect(t.Context(), 0), "already")
-
-	require.NoError(t, f.Reconnect(t.Context(), 0))
-	reply, err := c.Receive()
-	require.NoError(t, err, "the old connection must go on")
-	assert.Equal(t, "OK", reply)
-	assert.Equal(t, before, connect(t, f, 0).runID(), "the node must have run on")
-}
-
-func killedWhileCut(t *testing.T, f fleet.Fleet) {
-	c := connect(t, f, 0)
-	c.do("SET", "key", "value")
-	if !cut(t, f, 0) {
-		return
-	}
-	require.NoError(t, f.Kill(t.Context(), 0))
-	c.silent("a client of a disconnected node cannot learn that it died")
-	require.NoError(t, f.Reconnect(t.Context(), 0))
-	require.NoError(t, f.Restart(t.Context(), 0, fleet.Kept))
-	assert.Equal(t, "value", connect(t, f, 0).str("GET", "key"))
-}
-
 func keysExpire(t *testing.T, f fleet.Fleet) {
 	c := connect(t, f, 0)
 	c.do("SET", "key", "value", "PX", 50)
@@ -262,9 +201,9 @@ func clientKill(t *testing.T, f fleet.Fleet) {
 	require.Equal(t, id, victim.do("CLIENT", "ID"))
 	require.EqualValues(t, 0, other.do("CLIENT", "KILL", "ID", otherID), "a client does not kill itself")
 	_, err := other.Do("CLIENT", "KILL", "ID", "x")
-	require.Error(t, err) // each version has words of its own for it
+	require.Error(t, err) // the text differs between versions
 
-	// Commands that the server may have read already, or not yet.
+	// Commands that the server may or may not have read already.
 	for range 1000 {
 		require.NoError(t, victim.Send("INCR", "counter"))
 	}
@@ -272,7 +211,7 @@ func clientKill(t *testing.T, f fleet.Fleet) {
 	require.EqualValues(t, 1, other.do("CLIENT", "KILL", "ID", id))
 	after := other.do("GET", "counter")
 	require.NoError(t, victim.raw.SetReadDeadline(time.Now().Add(longEnough)))
-	for err = nil; err == nil; { // until the connection's end
+	for err = nil; err == nil; { // until the connection ends
 		_, err = victim.Receive()
 	}
 	var timeout net.Error
@@ -307,7 +246,7 @@ func atTheSameTime(t *testing.T, f fleet.Fleet) {
 	} {
 		require.NoError(t, fleet.Parallel(len(f.URLs()), func(i int) error { return op(t.Context(), i) }))
 	}
-	// Two operations on one node: one waits for the other, and makes no sense then.
+	// Two operations on one node: the second waits for the first, and is then invalid.
 	kills := make(chan error)
 	for range 2 {
 		go func() { kills <- f.Kill(context.Background(), 0) }()

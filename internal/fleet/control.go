@@ -8,34 +8,28 @@ import (
 	"time"
 )
 
-// opTimeout bounds each operation for callers whose context has no deadline.
-const opTimeout = 30 * time.Second
+// opTimeout limits each operation for callers whose context has no deadline.
+const opTimeout = 2 * time.Minute
 
-// A Driver starts and breaks the nodes of one kind. It keeps no state of its own about which
-// node is paused or killed, because controlled does that once for all kinds. It is called only
-// in states where the call makes sense, and never twice at a time for one node.
+// A Driver starts and breaks the nodes of one kind. It does not record which nodes are paused or
+// killed, because controlled does that for all kinds. It is called only in states that permit the
+// call, and never concurrently for one node.
 type Driver interface {
 	// Launch starts node i for the first time, and returns its URL.
 	Launch(ctx context.Context, i int) (url string, err error)
-	// Kill ends the server, be it running, paused or already gone by itself.
+	// Kill ends the server, whether it is running, paused or already gone.
 	Kill(ctx context.Context, i int) error
 	// Start runs a killed server and returns when it answers PING.
 	Start(ctx context.Context, i int, m Memory) error
-	// Close ends all servers and removes what they had. Some may never have been launched.
+	// Close ends all servers and removes their files. Some servers may never have been launched.
 	Close() error
 }
 
-// A Pauser is a driver that can make a node hang.
+// A Pauser is a driver that can make a node hang. With any other driver a fleet returns
+// ErrUnsupported.
 type Pauser interface {
 	Pause(ctx context.Context, i int) error
 	Resume(ctx context.Context, i int) error
-}
-
-// A Cutter is a driver that can cut a node off the network. A fleet returns ErrUnsupported for what
-// its driver cannot do, of these methods and of a Pauser's.
-type Cutter interface {
-	Disconnect(ctx context.Context, i int) error
-	Reconnect(ctx context.Context, i int) error
 }
 
 type state string
@@ -54,8 +48,8 @@ type controlled struct {
 	opts   Options
 	nodes  []controlledNode
 
-	// life is held for reading by each operation, and for writing by Close, so that
-	// no operation starts a server after Close has begun to end them.
+	// Each operation holds life for reading, and Close holds it for writing, so that no operation
+	// starts a server after Close has started to end them.
 	life   sync.RWMutex
 	ctx    context.Context // ends when Close begins, and every operation with it
 	cancel context.CancelFunc
@@ -65,7 +59,6 @@ type controlled struct {
 type controlledNode struct {
 	mu    sync.Mutex
 	state state
-	cut   bool
 }
 
 func newControlled(kind Kind, d Driver, urls []string, opts Options) *controlled {
@@ -126,8 +119,6 @@ func (f *controlled) Restart(ctx context.Context, i int, m Memory) error {
 			return fmt.Errorf("%w: the node keeps no memory, for it is volatile", ErrUnsupported)
 		case m != Kept && m != Lost:
 			return fmt.Errorf("memory is %d; it must be Kept or Lost", m)
-		case n.cut:
-			return errors.New("it is disconnected, so its answer could not be seen; Reconnect it first")
 		case n.state != killed:
 			if err := n.becomes(killed, f.driver.Kill(ctx, i)); err != nil {
 				return err
@@ -137,33 +128,7 @@ func (f *controlled) Restart(ctx context.Context, i int, m Memory) error {
 	}})
 }
 
-func (f *controlled) Disconnect(ctx context.Context, i int) error {
-	c, can := f.driver.(Cutter)
-	return f.on(ctx, i, operation{"disconnect", can, func(ctx context.Context, n *controlledNode) error {
-		if n.cut {
-			return errors.New("it is disconnected already")
-		}
-		err := c.Disconnect(ctx, i)
-		n.cut = err == nil
-		return err
-	}})
-}
-
-func (f *controlled) Reconnect(ctx context.Context, i int) error {
-	c, can := f.driver.(Cutter)
-	return f.on(ctx, i, operation{"reconnect", can, func(ctx context.Context, n *controlledNode) error {
-		if !n.cut {
-			return errors.New("it is not disconnected")
-		}
-		err := c.Reconnect(ctx, i)
-		if n.cut = err != nil; n.cut || n.state != running {
-			return err
-		}
-		return AwaitReady(ctx, f.urls[i], nil)
-	}})
-}
-
-// becomes notes the state that a driver has brought the node to, unless it has failed.
+// becomes records the new state of a node, unless its driver failed.
 func (n *controlledNode) becomes(s state, err error) error {
 	if err == nil {
 		n.state = s
@@ -171,15 +136,15 @@ func (n *controlledNode) becomes(s state, err error) error {
 	return err
 }
 
-// An operation is what can be done to a node.
+// An operation is a change of a node.
 type operation struct {
 	name string
-	can  bool // the driver
+	can  bool // the driver can perform it
 	do   func(context.Context, *controlledNode) error
 }
 
-// on runs an operation with node i locked, within the caller's context, the time an operation may
-// take, and the fleet's life.
+// on runs an operation with node i locked. It ends with the caller's context, the time limit of
+// operations, or the fleet.
 func (f *controlled) on(ctx context.Context, i int, op operation) error {
 	if !op.can {
 		return unsupported(f.kind, op.name)
@@ -209,17 +174,11 @@ func (f *controlled) on(ctx context.Context, i int, op operation) error {
 	return nil
 }
 
-// unsupported says why a kind of node lacks an operation.
+// unsupported returns the reason a kind of node lacks an operation.
 func unsupported(kind Kind, op string) error {
-	why := "its nodes share this machine's loopback; only docker nodes have a network to be cut off"
-	switch {
-	case kind == Addrs:
+	why := "this operating system cannot stop and continue a process"
+	if kind == Addrs {
 		why = "the servers were not started by this fleet"
-	case op == "pause" || op == "resume":
-		why = "this operating system cannot stop a process and let it go on"
-	case kind == Docker:
-		why = "its URLs are published ports, which a cut would make refuse instead of fall silent " +
-			"(a Linux machine with a local engine, and no Options.Ports, does better)"
 	}
 	return fmt.Errorf("%w: kind %s cannot %s: %s", ErrUnsupported, kind, op, why)
 }

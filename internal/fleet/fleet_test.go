@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/alicebob/miniredis/v2"
@@ -18,10 +17,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/testenv"
 )
 
-func TestOptionsThatContradict(t *testing.T) {
+func TestConflictingOptionsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		kind fleet.Kind
@@ -45,10 +44,10 @@ func TestOptionsThatContradict(t *testing.T) {
 	}
 }
 
-func TestEachNodeWritesWhatItWasTold(t *testing.T) {
+func TestEachNodeHasItsPersistence(t *testing.T) {
 	t.Parallel()
-	f := need.Servers(t, fleet.Process, fleet.Options{Nodes: 4, Persistence: []fleet.Persistence{fleet.None, fleet.Unsynced, fleet.EverySecond, fleet.Always}})
-	for i, want := range []string{"no everysec", "yes no", "yes everysec", "yes always"} { // everysec is the server's default
+	f := testenv.Servers(t, fleet.Process, fleet.Options{Nodes: 4, Persistence: []fleet.Persistence{fleet.None, fleet.Unsynced, fleet.EverySecond, fleet.Always}})
+	for i, want := range []string{"no everysec", "yes no", "yes everysec", "yes always"} { // the server's default is everysec
 		c := connect(t, f, i)
 		var got []string
 		for _, name := range []string{"appendonly", "appendfsync"} {
@@ -67,19 +66,19 @@ func TestEachNodeWritesWhatItWasTold(t *testing.T) {
 	}
 }
 
-func TestFixedPorts(t *testing.T) {
-	for _, kind := range []fleet.Kind{fleet.Embedded, fleet.Process, fleet.Docker} {
+func TestServersListenOnFixedPorts(t *testing.T) {
+	for _, kind := range []fleet.Kind{fleet.Embedded, fleet.Process} {
 		t.Run(string(kind), func(t *testing.T) {
 			ports := freePorts(t, 2)
 			opts := fleet.Options{Nodes: 2, Ports: ports}
-			f := need.Servers(t, kind, opts)
+			f := testenv.Servers(t, kind, opts)
 			for i, port := range ports {
 				assert.Equal(t, fmt.Sprintf("redis://127.0.0.1:%d", port), f.URLs()[i])
 				connect(t, f, i).do("PING")
 			}
 			_, err := fleet.Start(t.Context(), kind, opts)
 			require.ErrorContains(t, err, "port is taken")
-			connect(t, f, 0).do("SET", "key", "value") // the failed start must not have harmed it
+			connect(t, f, 0).do("SET", "key", "value") // the failed start must not have harmed the server
 		})
 	}
 }
@@ -95,34 +94,7 @@ func freePorts(t *testing.T, n int) (ports []int) {
 	return ports
 }
 
-// With published ports a cut would look like a crash, so it is refused; all
-// else works as with addresses of their own.
-func TestPublishedDockerPorts(t *testing.T) {
-	f := need.Servers(t, fleet.Docker, fleet.Options{Nodes: 1, Ports: freePorts(t, 1)})
-	err := f.Disconnect(t.Context(), 0)
-	require.ErrorIs(t, err, fleet.ErrUnsupported)
-	assert.ErrorContains(t, err, "published")
-	require.ErrorIs(t, f.Reconnect(t.Context(), 0), fleet.ErrUnsupported)
-
-	c := connect(t, f, 0)
-	c.do("SET", "key", "value")
-	require.NoError(t, f.Pause(t.Context(), 0))
-	c.send("GET", "key")
-	c.silent("a paused node")
-	require.NoError(t, f.Resume(t.Context(), 0))
-	_, err = c.Receive()
-	require.NoError(t, err)
-
-	require.NoError(t, f.Kill(t.Context(), 0))
-	_, err = net.DialTimeout("tcp", addr(f, 0), longEnough)
-	require.ErrorIs(t, err, syscall.ECONNREFUSED)
-	require.NoError(t, f.Restart(t.Context(), 0, fleet.Kept))
-	assert.Equal(t, "value", connect(t, f, 0).str("GET", "key"))
-	require.NoError(t, f.Restart(t.Context(), 0, fleet.Lost))
-	assert.Nil(t, connect(t, f, 0).do("GET", "key"))
-}
-
-// TestEmbeddedNodeClosesUnderQuestions: a question that arrives during Close ends nobody's process.
+// TestEmbeddedNodeClosesUnderQuestions: a request that arrives during Close crashes no process.
 func TestEmbeddedNodeClosesUnderQuestions(t *testing.T) {
 	t.Parallel()
 	for range 20 {
@@ -151,16 +123,14 @@ func TestEmbeddedNodeClosesUnderQuestions(t *testing.T) {
 
 func TestGivenServersAreLeftAlone(t *testing.T) {
 	t.Parallel()
-	theirs := need.Servers(t, fleet.Embedded, fleet.Options{Nodes: 2})
-	f := need.Servers(t, fleet.Addrs, fleet.Options{URLs: theirs.URLs()})
+	theirs := testenv.Servers(t, fleet.Embedded, fleet.Options{Nodes: 2})
+	f := testenv.Servers(t, fleet.Addrs, fleet.Options{URLs: theirs.URLs()})
 	assert.Equal(t, theirs.URLs(), f.URLs())
 	ctx := t.Context()
 	for op, err := range map[string]error{
-		"pause":      f.Pause(ctx, 0),
-		"resume":     f.Resume(ctx, 0),
-		"kill":       f.Kill(ctx, 0),
-		"disconnect": f.Disconnect(ctx, 0),
-		"reconnect":  f.Reconnect(ctx, 0),
+		"pause":  f.Pause(ctx, 0),
+		"resume": f.Resume(ctx, 0),
+		"kill":   f.Kill(ctx, 0),
 	} {
 		assert.ErrorIs(t, err, fleet.ErrUnsupported, op)
 		assert.ErrorContains(t, err, "addrs cannot "+op)
@@ -170,12 +140,12 @@ func TestGivenServersAreLeftAlone(t *testing.T) {
 	connect(t, theirs, 0).do("PING")
 }
 
-func TestGivenServerThatDoesNotAnswerIsNamedWithoutPassword(t *testing.T) {
+func TestSilentGivenServerIsNamedWithoutItsPassword(t *testing.T) {
 	t.Parallel()
-	theirs := need.Servers(t, fleet.Embedded, fleet.Options{Nodes: 3})
+	theirs := testenv.Servers(t, fleet.Embedded, fleet.Options{Nodes: 3})
 	require.NoError(t, theirs.Kill(t.Context(), 0))
 	require.NoError(t, theirs.Pause(t.Context(), 1))
-	old := miniredis.RunT(t) // it does not know AUTH, and repeats the password
+	old := miniredis.RunT(t) // this server lacks AUTH, and its error repeats the password
 	old.Server().SetPreHook(func(c *server.Peer, cmd string, args ...string) bool {
 		c.WriteError(fmt.Sprintf("ERR unknown command '%s', with args beginning with: %s", cmd, args))
 		return true
@@ -195,27 +165,27 @@ func TestGivenServerThatDoesNotAnswerIsNamedWithoutPassword(t *testing.T) {
 	assert.NotContains(t, err.Error(), "secret")
 }
 
-func TestAvailableSaysWhatIsMissing(t *testing.T) {
-	assert.NoError(t, fleet.Available(t.Context(), fleet.Embedded))
-	assert.NoError(t, fleet.Available(t.Context(), fleet.Addrs))
-	assert.ErrorContains(t, fleet.Available(t.Context(), "podman"), "unknown kind")
+func TestAvailableNamesTheMissingProgram(t *testing.T) {
+	assert.NoError(t, fleet.Available(fleet.Embedded))
+	assert.NoError(t, fleet.Available(fleet.Addrs))
+	assert.ErrorContains(t, fleet.Available("podman"), "unknown kind")
 
 	t.Run("no server", func(t *testing.T) {
 		t.Setenv("PATH", t.TempDir())
 		t.Setenv(fleet.ServerEnv, "")
-		assert.ErrorContains(t, fleet.Available(t.Context(), fleet.Process), "redis-server, valkey-server is on PATH")
+		assert.ErrorContains(t, fleet.Available(fleet.Process), "redis-server, valkey-server is on PATH")
 		_, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{})
 		assert.ErrorContains(t, err, "please install")
 	})
 	t.Run("not the server that was named", func(t *testing.T) {
 		t.Setenv(fleet.ServerEnv, filepath.Join(t.TempDir(), "redis-server"))
-		assert.ErrorContains(t, fleet.Available(t.Context(), fleet.Process), fleet.ServerEnv, "another server would be tested")
+		assert.ErrorContains(t, fleet.Available(fleet.Process), fleet.ServerEnv, "another server would be tested")
 	})
 }
 
-// A server that ends at once must be reported at once, with its own words.
+// A server that ends at once must be reported at once, with its own error text.
 func TestServerThatDiesAtStartIsQuoted(t *testing.T) {
-	need.Redis(t)
+	testenv.NeedRedis(t)
 	if os.PathSeparator == '\\' {
 		t.Skip("needs a shell script as the server")
 	}

@@ -2,63 +2,66 @@ package fleet
 
 import "fmt"
 
-// Options says how to start a fleet. The zero value is five nodes on free ports.
+// Options describes a fleet. The zero value is five nodes on free ports.
 type Options struct {
 	// Nodes is the number of servers. Default 5. For kind Addrs it follows from URLs.
 	Nodes int
 
-	// Ports fixes the nodes' ports on 127.0.0.1, one a node. Default: free ones,
-	// or, for docker on Linux, no ports of this machine at all.
+	// Ports sets the nodes' ports on 127.0.0.1, one per node. Default: free ports.
 	Ports []int
 
-	// Volatile servers write nothing to disk, so that benchmarks measure locks and not
-	// the disk. Restart with Kept memory is then unsupported. Embedded servers are
-	// always so fast.
+	// Volatile servers write nothing to disk, so that benchmarks measure locks and not the disk.
+	// Restart with Kept memory is then unsupported. Embedded servers never write to disk.
 	Volatile bool
 
-	// Persistence says, for kinds Process and Docker, what each node writes to disk,
-	// one a node. Default: Always for all, or None with Volatile.
+	// Persistence sets the writes to disk of each node, one per node, except for kind Embedded.
+	// Default: Always for all, or None with Volatile.
 	Persistence []Persistence
 
-	// Mode says what servers of kind Process are started as. Locks need Standalone
-	// ones; the others show what a client makes of them.
+	// Mode is the mode of servers of kind Process. Locks need Standalone; the others show how a
+	// client reacts to them.
 	Mode Mode
 
-	// Arguments start each server of kind Process in place of what the options above say. It listens on a
-	// Unix socket, which is its URL, and where its arguments say. It may ask for a password, so it counts
-	// as ready when it listens.
+	// Arguments replace the options above as the arguments of each server of kind Process. The
+	// server listens on a Unix socket, which is its URL, and on the addresses in its arguments. It
+	// may require a password, so it counts as ready when it listens.
 	Arguments []string
 
-	// Clocks are the wall clocks of servers of kind Process, one a node. Default: this machine's for all.
+	// Clocks are the wall clocks of servers of kind Process, one per node. Default: this machine's
+	// clock.
 	Clocks []Clock
+
+	// Started is called with the process ID when a server of kind Process answers. Ended is called
+	// when a server ends that the fleet did not kill. Both may be nil.
+	Started func(i, pid int)
+	Ended   func(i int)
 
 	// URLs are the servers of kind Addrs: redis://, rediss:// or unix://.
 	URLs []string
 }
 
-// Persistence is what a node writes to disk, and so what it can remember when it
-// was killed.
+// Persistence sets a node's writes to disk, and therefore its memory after a kill.
 type Persistence string
 
 const (
-	// None: nothing. Restart with Kept memory is unsupported.
+	// None: no writes. Restart with Kept memory is unsupported.
 	None Persistence = "none"
-	// Unsynced: appendfsync no. A killed process remembers all that it answered, as with
-	// Always, and never waits for a disk; after a power failure nothing is certain.
+	// Unsynced: appendfsync no. A killed process keeps every write that it answered, like with
+	// Always, and never waits for a disk. After a power failure nothing is certain.
 	Unsynced Persistence = "unsynced"
-	// EverySecond: appendfsync everysec. A killed process remembers all that it
-	// handed to the operating system in time, which is nearly all; after a power
-	// failure, which no fleet can make, the last second is gone.
+	// EverySecond: appendfsync everysec. A killed process keeps every write that it passed to the
+	// operating system in time, which is nearly all. After a power failure, which no fleet can
+	// cause, the last second is gone.
 	EverySecond Persistence = "everysec"
-	// Always: appendfsync always. Every write that was answered is kept.
+	// Always: appendfsync always. Every answered write is kept.
 	Always Persistence = "always"
 )
 
-// Mode is what a process is started as.
+// Mode is the mode of a server process.
 type Mode string
 
 const (
-	// Standalone is a server that knows of no other. It is the default.
+	// Standalone is a server without a cluster or a Sentinel. It is the default.
 	Standalone Mode = ""
 	// ClusterNode is a node of a Redis Cluster that serves no slots yet.
 	ClusterNode Mode = "cluster"
@@ -71,7 +74,7 @@ const (
 	maxNodes     = 99 // keeps a mistyped number from starting thousands of servers
 )
 
-// persistence returns what node i writes.
+// persistence returns the Persistence of node i.
 func (o Options) persistence(i int) Persistence {
 	switch {
 	case o.Persistence != nil:
@@ -82,8 +85,8 @@ func (o Options) persistence(i int) Persistence {
 	return Always
 }
 
-// ServerArgs returns the arguments by which node i's server remembers what it is to
-// remember, and never drops a lock to save memory.
+// ServerArgs returns the arguments that give node i's server its persistence, and keep it from
+// dropping locks to save memory.
 func (o Options) ServerArgs(i int) []string {
 	args := []string{"--save", "", "--maxmemory-policy", "noeviction"}
 	p := o.persistence(i)
@@ -97,7 +100,7 @@ func (o Options) ServerArgs(i int) []string {
 	return append(args, "--appendonly", "yes", "--appendfsync", sync)
 }
 
-// check refuses what no fleet can be started with. Nodes is set.
+// check returns an error if no fleet can start with the options. Nodes must be set.
 func (o Options) check(kind Kind) error {
 	switch {
 	case kind == Addrs && len(o.URLs) == 0:

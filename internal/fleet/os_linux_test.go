@@ -14,12 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/testenv"
 )
 
-// Elsewhere than on Linux the next start's sweep ends the servers.
+// On systems other than Linux, the sweep of the next start ends the servers.
 func TestServersDieWithTheirParent(t *testing.T) {
-	need.Redis(t)
+	testenv.NeedRedis(t)
 	t.Setenv("TMPDIR", t.TempDir())
 	pids := make([]int, 2)
 	var f fleet.Fleet
@@ -30,7 +30,7 @@ func TestServersDieWithTheirParent(t *testing.T) {
 			pids[i], err = strconv.Atoi(connect(t, f, i).info("process_id"))
 			require.NoError(t, err)
 		}
-		// A stopped server must die too. Until then its port takes connections.
+		// A stopped server must also die. Until then its port accepts connections.
 		require.NoError(t, syscall.Kill(pids[0], syscall.SIGSTOP))
 	})
 	for i, pid := range pids {
@@ -46,9 +46,9 @@ func TestServersDieWithTheirParent(t *testing.T) {
 	}
 }
 
-// On another core a server could answer for a moment after it was sent the signal.
+// On another core a server could answer for a moment after the signal.
 func TestPausedProcessHasStoppedWhenPauseReturns(t *testing.T) {
-	f := need.Servers(t, fleet.Process, fleet.Options{Nodes: 1})
+	f := testenv.Servers(t, fleet.Process, fleet.Options{Nodes: 1})
 	c := connect(t, f, 0)
 	stat := fmt.Sprintf("/proc/%s/stat", c.info("process_id"))
 	for range 50 {

@@ -17,14 +17,14 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// ServerEnv names the environment variable that says which server kind Process
-// starts: a path, or a name on PATH. Default: redis-server, else valkey-server.
+// ServerEnv is the environment variable with the server of kind Process: a path, or a name on PATH.
+// Default: redis-server, otherwise valkey-server.
 const ServerEnv = "REDLOCK_TEST_SERVER"
 
-// servers are the programs that are looked for, in order of preference.
+// servers are the names of the server programs, in order of preference.
 var servers = []string{"redis-server", "valkey-server"}
 
-// Server returns the path of the program that kind Process starts.
+// Server returns the path of the server program of kind Process.
 func Server() (string, error) {
 	if program := os.Getenv(ServerEnv); program != "" {
 		path, err := exec.LookPath(program)
@@ -41,7 +41,7 @@ func Server() (string, error) {
 	return "", fmt.Errorf("none of %s is on PATH; please install one", strings.Join(servers, ", "))
 }
 
-// process drives redis-server processes, below a directory that goes with them.
+// process drives redis-server processes, below a temporary directory.
 type process struct {
 	program string
 	opts    Options
@@ -50,9 +50,11 @@ type process struct {
 }
 
 type child struct {
-	port int           // 0: not yet
-	cmd  *exec.Cmd     // nil: none yet
+	port int           // 0 before the first start
+	cmd  *exec.Cmd     // nil before the first start
 	done chan struct{} // closed when cmd has been waited for
+
+	killed chan struct{} // closed when Kill begins
 }
 
 func newProcess(_ context.Context, opts Options) (Driver, error) {
@@ -79,7 +81,7 @@ func (p *process) Launch(ctx context.Context, i int) (url string, err error) {
 // nodeDir returns the directory of node i.
 func (p *process) nodeDir(i int) string { return nodeDir(p.dir, p.nodes[i].port) }
 
-// url returns where node i answers.
+// url returns the URL of node i.
 func (p *process) url(i int) string {
 	if p.opts.Arguments != nil {
 		return "unix://" + filepath.Join(p.nodeDir(i), "socket")
@@ -101,7 +103,8 @@ func (p *process) Start(ctx context.Context, i int, m Memory) error {
 	if err != nil {
 		return err
 	}
-	// Each run has a log of its own, because an earlier run's errors must not explain this one's end.
+	// Each run has its own log, because an earlier run's errors must not explain the end of this
+	// run.
 	log, err := os.Create(filepath.Join(dir, logFile))
 	if err != nil {
 		return err
@@ -122,12 +125,28 @@ func (p *process) Start(ctx context.Context, i int, m Memory) error {
 	if err != nil {
 		return err
 	}
-	n.cmd, n.done = cmd, done
+	n.cmd, n.done, n.killed = cmd, done, make(chan struct{})
 	if err := p.awaitReady(ctx, i); err != nil {
 		p.Kill(ctx, i)
 		return err
 	}
+	if p.opts.Started != nil {
+		p.opts.Started(i, cmd.Process.Pid)
+	}
+	if p.opts.Ended != nil {
+		go p.awaitEnd(i, *n)
+	}
 	return nil
+}
+
+// awaitEnd reports the end of a server that the fleet did not kill.
+func (p *process) awaitEnd(i int, run child) {
+	<-run.done
+	select {
+	case <-run.killed:
+	default:
+		p.opts.Ended(i)
+	}
 }
 
 const logFile = "log"
@@ -145,7 +164,7 @@ func (p *process) args(i int) ([]string, error) {
 		"--daemonize", "no",
 	}
 	switch p.opts.Mode {
-	case Sentinel: // insists on a file that it can write to
+	case Sentinel: // requires a writable file
 		config := filepath.Join(dir, "sentinel.conf")
 		return append([]string{config, "--sentinel"}, args...), os.WriteFile(config, nil, 0o600)
 	case ClusterNode:
@@ -154,8 +173,9 @@ func (p *process) args(i int) ([]string, error) {
 	return append(args, p.opts.ServerArgs(i)...), nil
 }
 
-// spawn starts a process, and returns a channel that is closed when it has ended. Its thread stays with
-// it, because on Linux it dies with the thread that forked it, and the Go runtime ends threads at will.
+// spawn starts a process, and returns a channel that is closed when the process has ended. Its
+// goroutine keeps its thread, because on Linux the process dies with the thread that forked it, and
+// the Go runtime ends threads at will.
 func spawn(cmd *exec.Cmd) (done chan struct{}, err error) {
 	started, done := make(chan error), make(chan struct{})
 	go func() {
@@ -165,15 +185,15 @@ func spawn(cmd *exec.Cmd) (done chan struct{}, err error) {
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			cmd.Wait() // how it ended is in the log, and asked for only if unexpected
+			cmd.Wait() // the error is ignored: the log has the reason for an unexpected end
 		}
 	}()
 	return done, <-started
 }
 
-// awaitReady waits for this process's PONG, and checks whose it is, because another server that has
-// the port would answer just as well, until ours gives up. A socket is no other's, and is only
-// waited for.
+// awaitReady waits for PONG from this process. It checks the identity of the server, because
+// another server on the port would also answer until ours exits. A Unix socket belongs to one
+// process, so awaitReady only waits for it.
 func (p *process) awaitReady(ctx context.Context, i int) error {
 	ended := func() error { return p.ended(i) }
 	if p.opts.Arguments != nil {
@@ -204,8 +224,8 @@ func (p *process) awaitReady(ctx context.Context, i int) error {
 	return cmp.Or(err, taken)
 }
 
-// ended returns nil while the process of node i runs, and then how it ended. The error matches
-// ErrPortTaken if the log says so.
+// ended returns nil while the process of node i runs, and then the reason of its end. The error
+// matches ErrPortTaken if the log has that error.
 func (p *process) ended(i int) error {
 	n := p.nodes[i]
 	select {
@@ -228,6 +248,11 @@ func (p *process) Kill(_ context.Context, i int) error {
 	n := p.nodes[i]
 	if n.cmd == nil {
 		return nil
+	}
+	select {
+	case <-n.killed:
+	default:
+		close(n.killed)
 	}
 	if err := n.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err

@@ -16,21 +16,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ory/dockertest/v3"
-	"github.com/ory/dockertest/v3/docker"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/fleet/container"
-	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/testenv"
 )
 
-// parentEnv makes the test binary start a fleet, instead of running tests,
-// and wait to be killed.
+// parentEnv makes the test binary start a fleet, instead of running tests, and wait until it is
+// killed.
 const parentEnv = "FLEET_TEST_PARENT"
 
-// report is what the parent tells about its fleet.
+// report describes the fleet of the parent.
 type report struct {
 	Owner string
 	URLs  []string
@@ -46,14 +43,13 @@ func parent(kind fleet.Kind) {
 		r.URLs = f.URLs()
 	}
 	json.NewEncoder(os.Stdout).Encode(r)
-	io.Copy(io.Discard, os.Stdin) // ends at the latest with the test, which holds the other end
+	io.Copy(io.Discard, os.Stdin) // blocks until the test, which holds the other end, closes it or ends
 	if f != nil {
 		f.Close()
 	}
 }
 
-// crash starts a fleet in a process of its own, looks at it, and kills that process
-// with kill -9.
+// crash starts a fleet in its own process, calls look, and kills that process with kill -9.
 func crash(t *testing.T, kind fleet.Kind, look func(report)) report {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -82,21 +78,21 @@ func crash(t *testing.T, kind fleet.Kind, look func(report)) report {
 
 func given(t *testing.T, r report) fleet.Fleet {
 	t.Helper()
-	return need.Servers(t, fleet.Addrs, fleet.Options{URLs: r.URLs})
+	return testenv.Servers(t, fleet.Addrs, fleet.Options{URLs: r.URLs})
 }
 
 func TestStartSweepsDirectoriesOfDeadParents(t *testing.T) {
-	need.Redis(t)
+	testenv.NeedRedis(t)
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
 	crash(t, fleet.Process, func(report) {
 		require.Len(t, fleetDirs(t, tmp), 1)
-		f := need.Servers(t, fleet.Process, fleet.Options{Nodes: 1})
+		f := testenv.Servers(t, fleet.Process, fleet.Options{Nodes: 1})
 		require.Len(t, fleetDirs(t, tmp), 2, "the directory of a living parent must stay")
 		require.NoError(t, f.Close())
 	})
 	require.Len(t, fleetDirs(t, tmp), 1)
-	f := need.Servers(t, fleet.Process, fleet.Options{Nodes: 1})
+	f := testenv.Servers(t, fleet.Process, fleet.Options{Nodes: 1})
 	require.Len(t, fleetDirs(t, tmp), 1, "only the new fleet's")
 	require.NoError(t, f.Close())
 	require.Empty(t, fleetDirs(t, tmp))
@@ -109,9 +105,9 @@ func fleetDirs(t *testing.T, tmp string) []string {
 	return dirs
 }
 
-// Where the parent's death does not end the servers, the sweep does, and ends no others.
+// If the death of the parent does not end its servers, the sweep does, and ends no other servers.
 func TestSweepEndsLeftoverServersOnly(t *testing.T) {
-	need.Redis(t)
+	testenv.NeedRedis(t)
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
 	inDirOf := func(owner string) string { return filepath.Join(tmp, fleet.FleetDirPrefix+owner+"_1") }
@@ -120,7 +116,7 @@ func TestSweepEndsLeftoverServersOnly(t *testing.T) {
 	leftover := orphan(t, inDirOf(dead))
 	foreign := orphan(t, inDirOf(onAnotherHost(dead)))
 	living := orphan(t, inDirOf(fleet.Owner()))
-	samePort := orphan(t, filepath.Join(tmp, "foreign")) // of no fleet, on a dead server's port
+	samePort := orphan(t, filepath.Join(tmp, "foreign")) // belongs to no fleet, but has a dead server's port
 	require.NoError(t, os.MkdirAll(fleet.NodeDir(inDirOf(dead), samePort.port), 0o700))
 
 	fleet.SweepProcesses()
@@ -132,7 +128,7 @@ func TestSweepEndsLeftoverServersOnly(t *testing.T) {
 	}
 }
 
-// deadOwner returns the owner that a process of this host was, which has ended.
+// deadOwner returns the owner name of a process on this host that has ended.
 func deadOwner(t *testing.T) string {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^$")
@@ -143,7 +139,7 @@ func deadOwner(t *testing.T) string {
 
 func onAnotherHost(owner string) string { return owner + "elsewhere" }
 
-// orphanServer is a redis-server that runs as a fleet's would, without a fleet.
+// orphanServer is a redis-server that runs like a server of a fleet, but without a fleet.
 type orphanServer struct {
 	port int
 	cmd  *exec.Cmd
@@ -184,50 +180,18 @@ func (o *orphanServer) runs(t *testing.T, name string) {
 	}
 }
 
-// A parent-death signal goes off when the thread that forked ends, not the process.
+// The parent-death signal is sent when the thread that forked ends, not the process.
 func TestServersOutliveTheThreadThatStartedThem(t *testing.T) {
-	f := need.Servers(t, fleet.Process, fleet.Options{Nodes: 1})
+	f := testenv.Servers(t, fleet.Process, fleet.Options{Nodes: 1})
 	ended := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and not unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked, so that the thread ends with the goroutine
 		ended <- f.Restart(context.Background(), 0, fleet.Kept)
 	}()
 	require.NoError(t, <-ended)
 	before := connect(t, f, 0)
 	before.do("PING")
 	before.silent("the server must live on")
-}
-
-func TestStartSweepsContainersOfDeadParents(t *testing.T) {
-	need.Docker(t)
-	r := crash(t, fleet.Docker, func(r report) {
-		require.NoError(t, need.Servers(t, fleet.Docker, fleet.Options{Nodes: 1}).Close())
-		containers, networks := dockerObjects(t, r.Owner)
-		require.NotZero(t, containers, "the containers of a living parent must stay")
-		require.Equal(t, 1, networks)
-		given(t, r)
-	})
-	require.NoError(t, need.Servers(t, fleet.Docker, fleet.Options{Nodes: 1}).Close())
-	for name, owner := range map[string]string{"the dead parent": r.Owner, "the closed fleets": fleet.Owner()} {
-		containers, networks := dockerObjects(t, owner)
-		assert.Zero(t, containers, "containers of "+name)
-		assert.Zero(t, networks, "networks of "+name)
-	}
-}
-
-// dockerObjects counts the containers and networks of an owner.
-func dockerObjects(t *testing.T, owner string) (containers, networks int) {
-	t.Helper()
-	pool, err := dockertest.NewPool("")
-	require.NoError(t, err)
-	label := container.OwnerLabel + "=" + owner
-	cs, err := pool.Client.ListContainers(docker.ListContainersOptions{
-		All: true, Context: t.Context(), Filters: map[string][]string{"label": {label}},
-	})
-	require.NoError(t, err)
-	ns, err := pool.Client.FilteredListNetworks(docker.NetworkFilterOpts{"label": {label: true}})
-	require.NoError(t, err)
-	return len(cs), len(ns)
 }
 
 func TestOnlyOwnersOfThisHostAreKnownToBeDead(t *testing.T) {

@@ -10,13 +10,14 @@ import (
 
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/keys"
-	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/testenv"
 )
 
-// waiter is what a waiter of a queue is known by.
+// waiter is the ID of a waiter in a queue.
 const waiter = "0123456789abcdef0123456789abcdef01234567"
 
-// companions returns all keys that there may be beside a lock's, with those of its slots and its gate.
+// companions returns all possible companions of a lock's key, including the companions of its slots
+// and its gate.
 func companions(key string) (all []string) {
 	for _, lock := range []string{key, keys.Slot(key, 5), keys.Slot(key, 10), keys.Gate.Of(key), keys.GateOf(key, 5), keys.GateOf(key, 10)} {
 		if lock != key {
@@ -30,7 +31,7 @@ func companions(key string) (all []string) {
 	return all
 }
 
-// slotOf is the rule of the specification of Redis Cluster.
+// slotOf is the rule in the specification of Redis Cluster.
 func slotOf(key string) int {
 	if from := strings.IndexByte(key, '{'); from >= 0 {
 		if n := strings.IndexByte(key[from+1:], '}'); n > 0 {
@@ -50,8 +51,8 @@ func slotOf(key string) int {
 	return crc % 16384
 }
 
-// isUntaggable reports whether no other key can be in the slot of key but by chance: it is hashed as a
-// whole, and has the sign in it that ends a tag.
+// isUntaggable reports whether other keys can share the slot of key only by chance, because the
+// whole key is hashed and contains the character that ends a tag.
 func isUntaggable(key string) bool {
 	from := strings.IndexByte(key, '{')
 	return strings.Contains(key, "}") && (from < 0 || strings.IndexByte(key[from+1:], '}') <= 0)
@@ -71,7 +72,7 @@ var table = []struct{ key, readers, slot, tokens string }{
 	{"\x00\xff", "redlock:readers:{\x00\xff}", "redlock:permit:3:{\x00\xff}", "redlock:fence:[redlock:permit:3:{\x00\xff}]"},
 }
 
-func TestCompanionsAreNamedByTheWholeKey(t *testing.T) {
+func TestCompanionsAreDerivedFromTheWholeKey(t *testing.T) {
 	t.Parallel()
 	for _, row := range table {
 		assert.Equal(t, row.readers, keys.Readers.Of(row.key))
@@ -83,7 +84,7 @@ func TestCompanionsAreNamedByTheWholeKey(t *testing.T) {
 	assert.Equal(t, "job", keys.Slot("job", 0))
 }
 
-// short returns all keys of up to n of the signs that mean something in a key.
+// short returns all keys of up to n of the characters with a meaning in keys.
 func short(n int) []string {
 	all := []string{""}
 	for from := 0; n > 0; n-- {
@@ -98,8 +99,9 @@ func short(n int) []string {
 	return all[1:]
 }
 
-// TestNoTwoKeysHaveACompanionInCommon, no lock can have the key of one, and each is in the slot of its key.
-func TestNoTwoKeysHaveACompanionInCommon(t *testing.T) {
+// TestKeysShareNoCompanion: the key of a companion cannot be the key of a lock, either, and each
+// companion is in the slot of its key.
+func TestKeysShareNoCompanion(t *testing.T) {
 	t.Parallel()
 	owner := map[string]string{}
 	for _, key := range short(4) {
@@ -124,7 +126,7 @@ func inItsSlot(t *testing.T, key string) {
 	}
 }
 
-func TestTheKeyOfASlotTellsItsLock(t *testing.T) {
+func TestSlotKeyContainsTheLockKey(t *testing.T) {
 	t.Parallel()
 	for _, key := range short(3) {
 		for _, n := range []int{0, 1, 17, 1000} {
@@ -144,8 +146,8 @@ func TestTheKeyOfASlotTellsItsLock(t *testing.T) {
 	}
 }
 
-// TestReservedKeysAreThoseThatStandInTheWay.
-func TestReservedKeysAreThoseThatStandInTheWay(t *testing.T) {
+// TestCollidingKeysAreReserved: no other key is reserved.
+func TestCollidingKeysAreReserved(t *testing.T) {
 	t.Parallel()
 	for _, key := range []string{
 		"redlock:epoch", "app:redlock:epoch", "redlock:primary", "redlock:doctor:none", "app:redlock:doctor:none",
@@ -160,7 +162,7 @@ func TestReservedKeysAreThoseThatStandInTheWay(t *testing.T) {
 	}
 }
 
-// FuzzCompanions: any two keys have companions that are all different, each in the slot of its key.
+// FuzzCompanions: the companions of any two keys all differ, and each is in the slot of its key.
 func FuzzCompanions(f *testing.F) {
 	for _, row := range table {
 		f.Add(row.key, "app:job")
@@ -182,10 +184,10 @@ func FuzzCompanions(f *testing.F) {
 	})
 }
 
-// TestTheRuleOfSlotsIsThatOfAServer, and a script may have a key with all its companions.
-func TestTheRuleOfSlotsIsThatOfAServer(t *testing.T) {
+// TestSlotOfAKeyMatchesAServer: a script may access a key together with all its companions.
+func TestSlotOfAKeyMatchesAServer(t *testing.T) {
 	t.Parallel()
-	f := need.Servers(t, fleet.Process, fleet.Options{Nodes: 1, Volatile: true, Mode: fleet.ClusterNode})
+	f := testenv.Servers(t, fleet.Process, fleet.Options{Nodes: 1, Volatile: true, Mode: fleet.ClusterNode})
 	c, err := redis.DialURL(f.URLs()[0])
 	require.NoError(t, err)
 	defer c.Close()
@@ -203,13 +205,14 @@ func TestTheRuleOfSlotsIsThatOfAServer(t *testing.T) {
 			assert.Equal(t, slot, slotOf(key), "%q", key)
 		}
 		_, err := c.Do("EVAL", redis.Args{"return 1", len(with)}.AddFlat(with)...)
-		crosses := err != nil && strings.HasPrefix(err.Error(), "CROSSSLOT") // before it says that the cluster is not up yet
+		crosses := err != nil && strings.HasPrefix(err.Error(), "CROSSSLOT") // a server reports this even before the cluster is up
 		assert.Equal(t, isUntaggable(row.key), crosses, "%q: %v", row.key, err)
 	}
 }
 
-// TestACallIsToldFromAllOtherKeys: it is that of one key and one waiter, whatever they are made of.
-func TestACallIsToldFromAllOtherKeys(t *testing.T) {
+// TestCallKeyIdentifiesItsWaiter: the key of a call belongs to exactly one key and one waiter,
+// whatever characters they contain.
+func TestCallKeyIdentifiesItsWaiter(t *testing.T) {
 	t.Parallel()
 	for _, key := range []string{"job", "a:b", "{a}:b", "a}b", "redlock:queue:{x}:y", ":", "{", "}"} {
 		of, waiter, ok := keys.OfCall(keys.Call(keys.Queue.Of(key), "0af3"))

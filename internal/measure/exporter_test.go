@@ -39,8 +39,9 @@ func TestExportedTextIsValid(t *testing.T) {
 	assert.NotContains(t, text.String(), "redlock_node_errors_total", "it has no series yet")
 }
 
-// TestCandidatesAreNoWaiters: an alert on waiters that get no lock would last as long as a leader leads.
-func TestCandidatesAreNoWaiters(t *testing.T) {
+// TestCandidatesAreNotWaiters: an alert on waiters without a lock would last as long as a leader
+// leads.
+func TestCandidatesAreNotWaiters(t *testing.T) {
 	t.Parallel()
 	e := measure.NewExporter()
 	waiters := func(n string) {

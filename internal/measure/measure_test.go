@@ -20,13 +20,13 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// vote is the error of a vote for which a single node gave another reason.
+// vote returns the error of an attempt for which a single node had another reason.
 func vote(kind, node error) error {
 	return &redlock.QuorumError{Err: kind, Causes: multierror.Append(nil, &redlock.NodeError{Err: node})}
 }
 
-// TestOutcomesAreThoseOfTheVote, and not of a node that took part in it.
-func TestOutcomesAreThoseOfTheVote(t *testing.T) {
+// TestOutcomeIgnoresSingleNodes: the outcome reflects the whole attempt.
+func TestOutcomeIgnoresSingleNodes(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[string]error{
 		"acquired":  nil,
@@ -54,7 +54,7 @@ func TestOutcomesAreThoseOfTheVote(t *testing.T) {
 	assert.Len(t, measure.Releases, 4)
 }
 
-// TestFaultsHaveFewKinds, whatever the text of the error.
+// TestFaultsHaveFewKinds: the text of the error does not matter.
 func TestFaultsHaveFewKinds(t *testing.T) {
 	t.Parallel()
 	said := func(err error) error { return fmt.Errorf("%w (SOME server's words)", err) }
@@ -83,7 +83,7 @@ func TestFaultsHaveFewKinds(t *testing.T) {
 	assert.Len(t, kinds, 13)
 }
 
-// TestBucketsRise, or a histogram cannot be made.
+// TestBucketsRise: otherwise a histogram could not be created.
 func TestBucketsRise(t *testing.T) {
 	t.Parallel()
 	for _, m := range measure.Metrics {

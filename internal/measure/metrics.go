@@ -8,30 +8,30 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// A Metric is a counter, unless it is a level or has buckets.
+// A Metric is a level, a histogram if it has buckets, or otherwise a counter.
 type Metric struct {
-	Name    string    // as OpenTelemetry writes it, behind "redlock."
+	Name    string    // OpenTelemetry's name without "redlock."
 	Unit    string    // in OpenTelemetry's notation
 	Help    string    // one sentence
-	Level   bool      // it goes up and down
-	Buckets []float64 // of a histogram
-	Labels  []string  // names
-	Values  []string  // of the only label, if there are few
+	Level   bool      // goes up and down
+	Buckets []float64 // bounds of a histogram
+	Labels  []string  // names of the labels
+	Values  []string  // values of the only label, if they are few
 }
 
 var (
 	acquisitions = &Metric{
-		Name: "acquisitions", Unit: "{acquisition}", Help: "Acquisitions, by how they ended.",
+		Name: "acquisitions", Unit: "{acquisition}", Help: "Acquisitions, by outcome.",
 		Labels: []string{"outcome"}, Values: Acquisitions,
 	}
-	wait       = &Metric{Name: "wait.duration", Unit: "s", Help: "Time from the call to its lock.", Buckets: waitBuckets}
-	hold       = &Metric{Name: "hold.duration", Unit: "s", Help: "Time from getting a lock to its release or loss.", Buckets: holdBuckets}
+	wait       = &Metric{Name: "wait.duration", Unit: "s", Help: "Time from the call to the acquisition.", Buckets: waitBuckets}
+	hold       = &Metric{Name: "hold.duration", Unit: "s", Help: "Time from the acquisition of a lock to its release or loss.", Buckets: holdBuckets}
 	held       = &Metric{Name: "locks.held", Unit: "{lock}", Help: "Locks held by this process.", Level: true}
-	waiters    = &Metric{Name: "waiters", Unit: "{acquisition}", Help: "Acquisitions of this process under way, without candidates of elections.", Level: true}
-	lost       = &Metric{Name: "locks.lost", Unit: "{lock}", Help: "Locks that were lost before they were released."}
-	extensions = &Metric{Name: "extensions", Unit: "{extension}", Help: "Extensions and renewals that succeeded."}
+	waiters    = &Metric{Name: "waiters", Unit: "{acquisition}", Help: "Acquisitions in progress in this process, without candidates of elections.", Level: true}
+	lost       = &Metric{Name: "locks.lost", Unit: "{lock}", Help: "Locks that ended before their release."}
+	extensions = &Metric{Name: "extensions", Unit: "{extension}", Help: "Successful extensions and renewals."}
 	releases   = &Metric{
-		Name: "releases", Unit: "{release}", Help: "Releases, by how they ended.",
+		Name: "releases", Unit: "{release}", Help: "Releases, by outcome.",
 		Labels: []string{"outcome"}, Values: Releases,
 	}
 	votes = &Metric{
@@ -39,11 +39,11 @@ var (
 		Labels: []string{"node", "op", "outcome"},
 	}
 	replies = &Metric{
-		Name: "reply.duration", Unit: "s", Help: "Time from a request to a node's answer, be it yes or no.",
+		Name: "reply.duration", Unit: "s", Help: "Time from a request to a node's grant or refusal.",
 		Buckets: replyBuckets, Labels: []string{"node"},
 	}
 	nodeErrors = &Metric{
-		Name: "node.errors", Unit: "{error}", Help: "Replies of a node that were faults, by kind.",
+		Name: "node.errors", Unit: "{error}", Help: "Faults of a node, by kind.",
 		Labels: []string{"node", "fault"},
 	}
 )
@@ -51,18 +51,19 @@ var (
 // Metrics are all metrics.
 var Metrics = []*Metric{acquisitions, wait, hold, held, waiters, lost, extensions, releases, votes, replies, nodeErrors}
 
-// A Meter is a system of metrics. Add adds to a counter or a level, or records in a histogram. It has
-// a value for each of the metric's labels, which is valid UTF-8.
+// A Meter is a metrics system. Add adds to a counter or a level, or records a value in a histogram.
+// It gets a value for each label of the metric, in valid UTF-8.
 type Meter interface {
 	Add(ctx context.Context, to *Metric, by float64, values ...string)
 }
 
-// waiting marks the context of an acquisition that a Meter has counted as a waiter, so that one whose
-// Start was not called, by a wrapper around the observer, is not subtracted.
+// waiting marks the context of an acquisition that a Meter has counted as a waiter. If a wrapper
+// around the observer did not call Start, the acquisition is not subtracted.
 type waiting struct{ by Meter }
 
-// Start counts an acquisition that begins, as redlock.Tracer does. A candidate of an election is not counted as a
-// waiter, because it waits for as long as another leads: an alert on waiters that get no lock would never end.
+// Start counts the start of an acquisition, like redlock.Tracer. A candidate of an election does
+// not count as a waiter, because it waits as long as another candidate leads: an alert on waiters
+// without a lock would never end.
 func Start(ctx context.Context, m Meter) context.Context {
 	if ctx.Value(protocol.Campaign{}) != nil {
 		return ctx
@@ -106,5 +107,5 @@ func Observe(m Meter, e redlock.Event) {
 	}
 }
 
-// Text makes valid UTF-8 of any bytes: exporters refuse others, and names of nodes are the caller's.
+// Text replaces invalid UTF-8: exporters reject it, and callers choose the names of nodes.
 func Text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

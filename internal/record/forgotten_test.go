@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// possible says whether a lock of ttl may have been forgotten, by trying all sets of
-// servers that can have voted for it besides the one that forgot.
+// possible reports whether a lock of ttl may have been forgotten. It tries all sets of servers that
+// can have voted for it together with the server that forgot.
 func possible(n int, others []Account, ttl time.Duration) bool {
 	for set := range 1 << len(others) {
 		voted, may := 1, true
@@ -27,8 +27,8 @@ func possible(n int, others []Account, ttl time.Duration) bool {
 	return false
 }
 
-// TestForgottenIsWhatAQuorumCanHaveGranted, for all small sets.
-func TestForgottenIsWhatAQuorumCanHaveGranted(t *testing.T) {
+// TestForgottenMatchesThePossibleQuorums: all small sets are tested.
+func TestForgottenMatchesThePossibleQuorums(t *testing.T) {
 	t.Parallel()
 	ttls := []time.Duration{0, 1, 2, 3}
 	for n := 1; n <= 5; n++ {
@@ -54,8 +54,9 @@ func TestForgottenIsWhatAQuorumCanHaveGranted(t *testing.T) {
 	}
 }
 
-// TestWhatOneServerTellsIsToldApart, where a majority has forgotten and there are others.
-func TestWhatOneServerTellsIsToldApart(t *testing.T) {
+// TestTTLOfASingleServerIsReturnedSeparately: this is the case if a majority has forgotten and
+// there are other servers.
+func TestTTLOfASingleServerIsReturnedSeparately(t *testing.T) {
 	t.Parallel()
 	const year = 365 * 24 * time.Hour
 	gone := Account{}
@@ -82,9 +83,9 @@ func TestWhatOneServerTellsIsToldApart(t *testing.T) {
 	}
 }
 
-// TestWhatOneTellsAloneIsBelievedUpToALimit, which is each client's own; a proof needs no
-// belief.
-func TestWhatOneTellsAloneIsBelievedUpToALimit(t *testing.T) {
+// TestTTLOfASingleServerIsLimited: the limit is each client's own assumption. A proof needs no
+// limit.
+func TestTTLOfASingleServerIsLimited(t *testing.T) {
 	t.Parallel()
 	const second, year = time.Second, 365 * 24 * time.Hour
 	for name, row := range map[string]struct {

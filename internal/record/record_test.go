@@ -36,7 +36,7 @@ func TestTextAndRecordAreTheSame(t *testing.T) {
 	assert.Empty(t, read.Steps)
 }
 
-func TestTextsThatAreNotUnderstood(t *testing.T) {
+func TestInvalidTextsAreRefused(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]error{
 		"":                        ErrText,
@@ -80,14 +80,14 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestAStepCoversVotesForAWindowAndFades when no lock of it can be alive.
-func TestAStepCoversVotesForAWindowAndFades(t *testing.T) {
+// TestStepCoversVotesForAWindow: the step fades when no lock of it can be alive.
+func TestStepCoversVotesForAWindow(t *testing.T) {
 	t.Parallel()
 	for _, ttl := range []time.Duration{10 * time.Millisecond, 10 * time.Second, 24 * time.Hour} {
 		r := &Record{}
 		assert.False(t, r.Covers(ttl, born))
 		assert.True(t, r.Enter(ttl, born, born))
-		r.Steps[0].Entered, r.Steps[0].Used = born, born // as the server puts it in
+		r.Steps[0].Entered, r.Steps[0].Used = born, born // as set by the server
 		last := born + Window(ttl)
 		assert.True(t, r.Covers(ttl, last))
 		assert.False(t, r.Covers(ttl, last+1))
@@ -111,8 +111,8 @@ func TestAStepCoversVotesForAWindowAndFades(t *testing.T) {
 	}
 }
 
-// TestDrawnTTLsMakeNoLongList.
-func TestDrawnTTLsMakeNoLongList(t *testing.T) {
+// TestRandomTTLsMakeNoLongList.
+func TestRandomTTLsMakeNoLongList(t *testing.T) {
 	t.Parallel()
 	r := &Record{}
 	dice := rand.New(rand.NewPCG(1, 1))
@@ -129,9 +129,8 @@ func TestDrawnTTLsMakeNoLongList(t *testing.T) {
 	assert.Less(t, len(r.String()), 3000)
 }
 
-// TestNoTextMakesTimesOverflow: whatever a record says, the moments that follow from it are
-// not before it.
-func TestNoTextMakesTimesOverflow(t *testing.T) {
+// TestNoTextOverflowsTimes: times computed from a record are never before the times in it.
+func TestNoTextOverflowsTimes(t *testing.T) {
 	t.Parallel()
 	const text = "2 run=- gen=g nodes=5 born=%[1]d forgot=%[1]d basis=1 steps=%[1]d:0:%[1]d"
 	r, err := Parse(fmt.Sprintf(text, longest.Milliseconds()))
@@ -143,8 +142,8 @@ func TestNoTextMakesTimesOverflow(t *testing.T) {
 	assert.ErrorIs(t, err, ErrText)
 }
 
-// TestAStepIsKeptWhereTheTimeIsInDoubt: it is dropped when it has faded for sure.
-func TestAStepIsKeptWhereTheTimeIsInDoubt(t *testing.T) {
+// TestStepIsKeptWhenTheTimeIsUncertain: it is dropped when it has certainly faded.
+func TestStepIsKeptWhenTheTimeIsUncertain(t *testing.T) {
 	t.Parallel()
 	step := Step{time.Second, born, born}
 	for doubt, kept := range map[time.Duration]int{0: 1, -1: 0} {
@@ -154,8 +153,8 @@ func TestAStepIsKeptWhereTheTimeIsInDoubt(t *testing.T) {
 	}
 }
 
-// TestARecordIsOfItsProcessWhileThatHasItsOwnData: another master_replid makes no other data set.
-func TestARecordIsOfItsProcessWhileThatHasItsOwnData(t *testing.T) {
+// TestRecordBelongsToItsProcessWhileTheDataIsItsOwn: another master_replid is not another data set.
+func TestRecordBelongsToItsProcessWhileTheDataIsItsOwn(t *testing.T) {
 	t.Parallel()
 	assert.Equal(t, OwnData, DataSet("id", "-1", "0", ""))
 	for name, set := range map[string]string{

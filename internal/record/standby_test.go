@@ -9,91 +9,95 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redquorum/redquorum/internal/explore"
-	"github.com/redquorum/redquorum/internal/long"
+	"github.com/redquorum/redquorum/internal/evidence/explore"
 	"github.com/redquorum/redquorum/internal/record"
+	"github.com/redquorum/redquorum/internal/testenv"
 )
 
-// Every order of what can happen to a node of two servers and two clients is tried here, to hold it to one promise:
-// no two clients believe to have the node's vote at one moment. What names a server's data, the code decides
-// (record.DataSet). How a primary is confirmed is a model, because package pool asks servers and waits for that:
+// The tests of this file explore every order of events for a node with two servers and two clients.
+// They check one promise: two clients never believe at the same moment that they have the node's
+// vote. The name of a server's data comes from the code (record.DataSet). The confirmation of a
+// primary is a model, because package pool sends requests and waits for it:
 //
-//	open     A client takes a primary that has a mark of its present generation.
-//	look     Where it has none, the client notes the generation first, and sees the other server as a replica then.
+//	open     A client accepts a primary that has a mark of its present generation.
+//	look     Without such a mark, the client notes the generation first, and then sees the other server as a replica.
 //	confirm  A while later it writes the mark of that generation.
 //	vote     A vote counts if the server was of the generation that the client opened, when the client last looked.
 //	born     The first client of a generation writes its record, and votes count a TTL later. An extension counts at
-//	         once while the client knows that the key must be there.
+//	         once while the client knows that the key must exist.
 //
-// It holds because votes of two generations, both confirmed, say that one of them was first: its server was seen as a
-// replica when the other had begun, and a server that was a replica is never of an earlier generation again. Where
-// clients know one server only, the record counts in all generations of a process that tells neither of data that it
-// took nor of a promotion.
+// The promise holds for the following reason. If votes of two confirmed generations exist, one of
+// the generations was first. Its server was seen as a replica after the start of the other
+// generation, and a server that was a replica never returns to an earlier generation. If clients
+// use only one of the servers, the record counts in all generations of a process that reports
+// neither foreign data nor a promotion.
 //
-// Promotions and demotions come as they like, both servers are primaries for any time, requests are late, also behind
-// the end of their connection. Left out are a third server, of which each pair is two, servers that forget otherwise,
-// and one that loads its primary's data and is promoted while a client goes by an older look.
+// Promotions and demotions happen in any order, both servers can be primaries for any time, and
+// requests are late, even after the end of their connection. The model omits a third server, which
+// is covered by its pairs, servers that forget in other ways, and a server that loads its primary's
+// data and is promoted while a client relies on an older look.
 
-// everything explores larger models, which takes some minutes and gigabytes.
+// everything explores larger models, which takes minutes and gigabytes.
 var everything = flag.Bool("everything", false, "explore larger models of a node with a standby")
 
 const ttl = 2 // in ticks
 
-// A Model says which of all worlds to explore.
+// A Model selects the worlds to explore.
 type Model struct {
-	Promotions uint8   // how many there may be
-	Renames    uint8   // how many other changes of a generation there may be
-	Late       bool    // requests may arrive behind the end of their connection
-	Alone      bool    // the clients know server 0 alone, and the other is none of the node's
-	Resets     bool    // servers may forget that they took data
-	Backlog    uint8   // for how long a server that was promoted keeps its past generation at least
-	Mistake    Mistake // changes the protocol, if there is one
+	Promotions uint8   // maximum number of promotions
+	Renames    uint8   // maximum number of other changes of a generation
+	Late       bool    // requests may arrive after the end of their connection
+	Alone      bool    // the clients use only server 0, and the other does not belong to the node
+	Resets     bool    // servers may forget that they took over data
+	Backlog    uint8   // minimum time for which a promoted server keeps its past generation
+	Mistake    Mistake // changes the protocol; empty for none
 }
 
 // A Mistake changes the protocol, and breaks the promise.
 type Mistake string
 
-// The mistakes. The comments say what the faulty protocol does.
+// The mistakes. The comments describe the faulty protocol.
 const (
-	Follows    Mistake = "follows"      // takes any primary
-	MarksAlone Mistake = "marks alone"  // takes a primary with a mark of any generation
+	Follows    Mistake = "follows"      // accepts any primary
+	MarksAlone Mistake = "marks alone"  // accepts a primary with a mark of any generation
 	LooksFirst Mistake = "looks first"  // looks at the other server before it notes the generation
 	Hurries    Mistake = "hurries"      // confirms at once
 	Unborn     Mistake = "unborn"       // lets votes count at once
-	Carries    Mistake = "carries"      // goes on with the generation that follows on its connection
-	TakesAsOwn Mistake = "takes as own" // has a server's data be its own though it was taken
-	Promotes   Mistake = "promotes"     // has it be its own though the server was promoted
+	Carries    Mistake = "carries"      // continues with the next generation on the same connection
+	TakesAsOwn Mistake = "takes as own" // treats foreign data as own data
+	Promotes   Mistake = "promotes"     // treats data as the server's own although the server was promoted
 )
 
-// A state is one moment of a world. It is what tells moments apart, too.
+// A state is one moment of a world. It is also the identity of that moment.
 type state struct {
 	servers [2]server
 	clients [2]client
 	last    uint8 // generation
-	renames uint8 // that there may yet be
+	renames uint8 // changes of a generation that are still possible
 }
 
 type server struct {
-	generation uint8 // that it is the primary of; zero: it is a replica
-	before     uint8 // that of its last time as primary, while clients may not know that it has ended
-	fresh      bool  // that time has ended in this tick
-	mark       uint8 // the generation that it confirms
-	record     uint8 // the identity that it is of
-	process    uint8 // that the record names; zero: there is none
-	quarantine uint8 // what is left of it
-	holder     uint8 // of the key: 1 + a client; zero: there is none
-	left       uint8 // of the key
+	generation uint8 // current generation as primary; zero for a replica
+	before     uint8 // generation of its last time as primary, as long as clients may not know that it has ended
+	fresh      bool  // the last time as primary has ended in this tick
+	mark       uint8 // confirmed generation
+	record     uint8 // identity in the record
+	process    uint8 // process in the record; zero without a record
+	quarantine uint8 // remaining quarantine
+	holder     uint8 // holder of the key: 1 + a client; zero without one
+	left       uint8 // remaining life of the key
 
-	taken    bool  // it has taken over the other's data
-	promoted bool  // it tells of a generation before its promotion
-	backlog  bool  // it keeps a backlog for replicas
-	keeps    uint8 // for how long it does not free that
+	taken    bool  // the server has taken over the data of the other one
+	promoted bool  // the server reports a generation before its promotion
+	backlog  bool  // the server keeps a backlog for replicas
+	keeps    uint8 // minimum time until the server frees the backlog
 }
 
 // own is the identity of a primary whose data is its own, in any generation.
 const own = 255
 
-// dataSets are identities by what a server tells: whether it took data and was promoted, and clients know no other.
+// dataSets are identities as reported by servers: whether a server took over data and was promoted,
+// and whether clients use only this server.
 var dataSets = func() (own [2][2][2]bool) {
 	for taken := range 2 {
 		for promoted := range 2 {
@@ -106,7 +110,7 @@ var dataSets = func() (own [2][2][2]bool) {
 	return own
 }()
 
-// identity names the process and data of a primary.
+// identity returns the name of a primary's process and data.
 func (m Model) identity(at *server) uint8 {
 	taken, promoted := at.taken && m.Mistake != TakesAsOwn, at.promoted && m.Mistake != Promotes
 	if at.generation != 0 && dataSets[bit(taken)][bit(promoted)][bit(!m.Alone)] {
@@ -122,7 +126,7 @@ func bit(is bool) uint8 {
 	return 0
 }
 
-// remembers reports whether the record of server i is one of the identity.
+// remembers reports whether the record of server i has this identity.
 func (s *state) remembers(i, identity uint8) bool {
 	at := &s.servers[i]
 	return at.process == i+1 && (at.record == identity || identity == own)
@@ -133,13 +137,13 @@ type client struct {
 	server     uint8
 	generation uint8
 	identity   uint8 // of the server, while the stage is open
-	looked     bool  // it has seen the other server as a replica; with LooksFirst
+	looked     bool  // has seen the other server as a replica; with LooksFirst
 	valid      uint8
 	asked      request
-	counts     uint8 // for how long what was asked would be believed
+	counts     uint8 // time for which a grant of the last request would count
 
-	late   request // that was on its way when the client hung up; its answer is not heard
-	lateAt uint8   // the server
+	late   request // outstanding when the client disconnected; its answer is ignored
+	lateAt uint8   // server of late
 }
 
 type stage uint8
@@ -160,10 +164,10 @@ const (
 	extend
 )
 
-// A step is one thing that happens.
+// A step is one event.
 type step struct {
 	action action
-	who    int // a server or a client
+	who    int // server or client
 }
 
 type action uint8
@@ -171,9 +175,9 @@ type action uint8
 const (
 	promote action = iota
 	demote
-	replicate // to the server
-	rename    // it gets its first replica, or frees its backlog
-	reset     // its statistics
+	replicate // take over the data of this server
+	rename    // get the first replica, or free the backlog
+	reset     // reset the statistics
 	firstOfClients
 	connectFirst // to server 0
 	connectSecond
@@ -183,12 +187,12 @@ const (
 	bear
 	ask
 	run
-	arrive // what is late
+	arrive // the late request arrives
 	tick
 )
 
-// Explore tries all steps that can happen, breadth first, until two clients have the vote or no step
-// is left. look is shown each new state.
+// Explore tries all possible steps, breadth first, until two clients own the vote or no step is
+// left. It calls look with each new state.
 func (m Model) Explore(look func(*state)) explore.Result {
 	space := explore.Space[state, state, step]{
 		Start:    state{servers: [2]server{{generation: 1}}, last: 1, renames: m.Renames},
@@ -208,7 +212,7 @@ func (m Model) Explore(look func(*state)) explore.Result {
 	})
 }
 
-// steps calls do with each step that can happen next and the state after it.
+// steps calls do with each possible next step and the resulting state.
 func (m Model) steps(s *state, do func(step, *state)) {
 	for a := promote; a <= tick; a++ {
 		for who := range 2 {
@@ -224,10 +228,10 @@ func (m Model) steps(s *state, do func(step, *state)) {
 	}
 }
 
-// key leaves out what cannot matter any more: a generation does not return.
+// key returns the state without the data that no longer matter: a past generation never comes back.
 func (m Model) key(s *state) state {
 	k := *s
-	if at := &k.servers[1]; m.Alone { // which no client knows
+	if at := &k.servers[1]; m.Alone { // unknown to the clients
 		*at = server{generation: at.generation, record: at.record, process: at.process, quarantine: at.quarantine, holder: at.holder, left: at.left}
 	}
 	for i := range k.servers {
@@ -253,17 +257,17 @@ func (m Model) key(s *state) state {
 	return k
 }
 
-// mayMatter reports whether the record of a server can be one that it remembers, or the other when it
-// takes it over.
+// mayMatter reports whether the record of a server can still match the server itself, or the other
+// server after it takes over the data.
 func (m Model) mayMatter(at *server, process uint8) bool {
-	isTaken := !m.Resets && m.Mistake != TakesAsOwn // for good
+	isTaken := !m.Resets && m.Mistake != TakesAsOwn // permanently
 	if at.process != process {
 		return m.Alone && !isTaken
 	}
 	return m.Alone && !(at.taken && isTaken) || at.record == at.generation || at.record == at.before
 }
 
-// does changes the state by a step that can happen, and leaves it as it is otherwise.
+// does applies a possible step to the state, and does nothing for an impossible one.
 func (m Model) does(s *state, did step) {
 	if did.action == tick {
 		s.tick()
@@ -286,7 +290,7 @@ func (m Model) does(s *state, did step) {
 		case c.stage == noted && other.generation == 0:
 			c.stage = seen
 		case m.Mistake == LooksFirst && c.stage == away:
-			c.looked = s.servers[1].generation == 0 // to go to server 0
+			c.looked = s.servers[1].generation == 0 // the client connects to server 0
 		}
 	case confirm:
 		if c.stage == waited || m.Mistake == Hurries && c.stage == seen {
@@ -325,13 +329,13 @@ func (m Model) does(s *state, did step) {
 	}
 }
 
-// manages is what happens to the servers without a client.
+// manages applies events of the servers without a client.
 func (m Model) manages(s *state, did step) {
 	at, other := &s.servers[did.who], &s.servers[1-did.who]
 	if m.Alone && did.who == 1 && did.action != replicate {
 		at.generation = 0
 		if did.action == promote {
-			at.generation = 1 // which counts for no client
+			at.generation = 1 // counts for no client
 		}
 		return
 	}
@@ -355,7 +359,7 @@ func (m Model) manages(s *state, did step) {
 	}
 }
 
-// connects takes a client to a server.
+// connects connects a client to a server.
 func (m Model) connects(s *state, c *client, to uint8) {
 	at := &s.servers[to]
 	if c.stage != away || at.generation == 0 || m.Alone && to != 0 {
@@ -372,7 +376,7 @@ func (m Model) connects(s *state, c *client, to uint8) {
 	c.looked = false
 }
 
-// run has the server run what the client asked for, and the client take the answer.
+// run makes the server run the client's request, and the client process the answer.
 func (m Model) run(s *state, who int) {
 	c := &s.clients[who]
 	at, asked, counts := &s.servers[c.server], c.asked, c.counts
@@ -390,7 +394,8 @@ func (m Model) run(s *state, who int) {
 	}
 }
 
-// grants has the server run a request for the holder own, and reports whether it grants it.
+// grants makes the server run a request for the holder own, and reports whether it grants the
+// request.
 func (at *server) grants(asked request, own uint8) bool {
 	isGranted := asked == acquire && at.holder == 0 || asked == extend && at.holder == own
 	if at.generation == 0 || !isGranted {
@@ -400,7 +405,7 @@ func (at *server) grants(asked request, own uint8) bool {
 	return true
 }
 
-// tick lets time pass.
+// tick advances the time.
 func (s *state) tick() {
 	for i := range s.servers {
 		at := &s.servers[i]
@@ -424,20 +429,20 @@ func (s *state) tick() {
 
 func less(n uint8) uint8 { return max(n, 1) - 1 }
 
-// describe tells a step by its number, with what it leads to.
+// describe describes a step by its number, with the resulting state.
 func describe(did step, _, after *state) string {
 	return fmt.Sprintf("step %d by %d: servers %+v, clients %+v", did.action, did.who, after.servers, after.clients)
 }
 
-func TestNoTwoClientsHaveTheVoteOfANode(t *testing.T) {
+func TestAtMostOneClientHasTheVoteOfANode(t *testing.T) {
 	t.Parallel()
-	if long.Race() {
+	if testenv.Race() {
 		t.Skip("an exploration is one goroutine")
 	}
 	models := []Model{
 		{Promotions: 1}, {Promotions: 1, Renames: 1, Alone: true, Backlog: 1},
 	}
-	if long.Exploration() {
+	if testenv.LongExploration() {
 		models = append(models, Model{Promotions: 2}, Model{Promotions: 1, Late: true}, Model{Promotions: 1, Renames: 1},
 			Model{Promotions: 1, Renames: 1, Alone: true, Backlog: ttl, Resets: true})
 	}
@@ -462,9 +467,9 @@ func TestNoTwoClientsHaveTheVoteOfANode(t *testing.T) {
 	}
 }
 
-func TestMistakesWithStandbysAreFound(t *testing.T) {
+func TestExplorationFindsMistakesWithStandbys(t *testing.T) {
 	t.Parallel()
-	if !long.Exploration() {
+	if !testenv.LongExploration() {
 		t.Skip("these explorations are long")
 	}
 	models := map[Mistake]Model{

@@ -9,13 +9,13 @@ import (
 	"github.com/redquorum/redquorum/internal/protocol"
 )
 
-// A Client is a process that uses the servers: a clock, and a connection to each of them.
+// A Client is a process that uses the servers. It has a clock and a connection to each server.
 type Client struct {
 	world *World
 	id    int
 	rate  float64
-	nodes []protocol.Node // the first connections
-	links []*link         // all
+	nodes []protocol.Node // first connections
+	links []*link         // all connections
 
 	dead bool // guarded by World.mu
 
@@ -24,10 +24,11 @@ type Client struct {
 	held   []func() // events of the process while it was paused
 }
 
-// NewClient returns a client whose clock gains rate seconds in a second. It panics unless rate is above zero.
+// NewClient returns a client whose clock advances by rate seconds per second. It panics unless rate
+// is above zero.
 func (w *World) NewClient(rate float64) *Client {
 	if !(rate > 0) {
-		panic("sim: a clock must go on")
+		panic("sim: a clock must advance")
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -51,22 +52,23 @@ func (c *Client) connect() (nodes []protocol.Node) {
 // Nodes returns the client's first connections, one to each server, for one Locker.
 func (c *Client) Nodes() []protocol.Node { return slices.Clone(c.nodes) }
 
-// MoreNodes returns other connections to all servers.
+// MoreNodes opens one more connection to each server.
 func (c *Client) MoreNodes() []protocol.Node {
 	c.world.mu.Lock()
 	defer c.world.mu.Unlock()
 	return c.connect()
 }
 
-// Pause stops the process as a long garbage collection, SIGSTOP or the suspend of a virtual machine does:
-// time goes on, and its clock with it, but no timer fires and no reply is read until Resume.
+// Pause stops the process, as a long garbage collection, a SIGSTOP or the suspension of a virtual
+// machine does: time passes, and the process's clock advances, but no timer fires and no reply is
+// read until Resume.
 func (c *Client) Pause() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.paused = true
 }
 
-// Resume lets a paused process go on, first with the events of the meantime.
+// Resume continues a paused process, beginning with the events since Pause.
 func (c *Client) Resume() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,8 +85,8 @@ func (c *Client) Resume() {
 	c.paused = false
 }
 
-// Crash ends the process: it sends nothing any more. What it has sent is run by the servers. Its goroutines
-// are paused until Resume, after which they find that nothing can be submitted, and end.
+// Crash ends the process: it sends no more requests. The servers run the requests that it has sent.
+// Its goroutines are paused until Resume. After that, they cannot submit any request, and end.
 func (c *Client) Crash() {
 	c.Pause()
 	c.world.mu.Lock()
@@ -95,14 +97,14 @@ func (c *Client) Crash() {
 	}
 }
 
-// Sleep is time.Sleep in the process: by its clock, and not over before it is resumed.
+// Sleep is time.Sleep by the clock of the process. It returns only while the process runs.
 func (c *Client) Sleep(d time.Duration) {
 	over := make(chan struct{})
 	c.Clock().AfterFunc(d, func() { close(over) })
 	<-over
 }
 
-// do runs an event of the process, now or once it is resumed.
+// do runs an event of the process, now or at Resume.
 func (c *Client) do(f func()) {
 	c.mu.Lock()
 	if c.paused {
@@ -121,19 +123,19 @@ type processClock struct{ client *Client }
 
 func (c processClock) Now() clock.Instant { return c.client.reading(c.client.world.timeline.now()) }
 
-// reading is what the client's clock shows at a time of the World.
+// reading returns the reading of the client's clock at a time of the World.
 func (c *Client) reading(at time.Duration) clock.Instant {
 	return clock.Instant(float64(at) * c.rate)
 }
 
-// moment is when the client's clock will have advanced by d.
+// moment returns the time at which the client's clock will have advanced by d.
 func (c *Client) moment(d time.Duration) time.Duration {
 	const decades = 1 << 60 // far from an overflow
 	d = min(max(0, d), decades)
 	now := c.world.timeline.now()
 	at := now + time.Duration(float64(d)/c.rate)
 	for then := c.reading(now).Add(d); c.reading(at) < then; {
-		at++ // for as long as rounding took
+		at++ // until the rounding error is corrected
 	}
 	return at
 }
@@ -144,13 +146,14 @@ func (c processClock) AfterFunc(d time.Duration, f func()) clock.Timer {
 	return t
 }
 
-// A timer does not fire while its process is paused. If it became due then, it can still be stopped.
+// A timer does not fire while its process is paused. If it expires during the pause, it can still
+// be stopped.
 type timer struct {
 	client *Client
 	f      func()
 
 	mu      sync.Mutex
-	pending *event // nil if it is not to fire
+	pending *event // nil if the timer must not fire
 	resets  int
 }
 
@@ -179,7 +182,7 @@ func (t *timer) drop() (was bool) {
 	return true
 }
 
-// fire calls the function, unless the timer was stopped or reset since that Reset.
+// fire calls the function, unless the timer was stopped or reset since the given reset.
 func (t *timer) fire(of int) {
 	t.mu.Lock()
 	due := t.pending != nil && t.resets == of

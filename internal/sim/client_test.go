@@ -12,9 +12,9 @@ import (
 	"github.com/redquorum/redquorum/internal/sim"
 )
 
-// TestAPausedProcessHearsNothing and no timer of its fires; time goes on, and
-// everything has its turn when it resumes.
-func TestAPausedProcessHearsNothing(t *testing.T) {
+// TestPausedProcessReceivesNothing: no timer of a paused process fires, and it gets no reply,
+// although time passes. When it resumes, every event is processed.
+func TestPausedProcessReceivesNothing(t *testing.T) {
 	ask(t, func(t *testing.T, a *asker) {
 		fired := make(chan time.Duration, 1)
 		a.client.Clock().AfterFunc(time.Second, func() { fired <- time.Since(a.start) })
@@ -31,9 +31,9 @@ func TestAPausedProcessHearsNothing(t *testing.T) {
 	})
 }
 
-// TestATimerOfAPausedProcessCanBeStopped as long as it did not run, as with
-// a real one that is due when its process resumes.
-func TestATimerOfAPausedProcessCanBeStopped(t *testing.T) {
+// TestTimerOfAPausedProcessCanBeStopped: it can be stopped before it fires, like a real timer that
+// is due when its process resumes.
+func TestTimerOfAPausedProcessCanBeStopped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := sim.New(1, 1).NewClient(1)
@@ -55,8 +55,8 @@ func TestATimerOfAPausedProcessCanBeStopped(t *testing.T) {
 	})
 }
 
-// TestACrashedProcessSendsNothing any more. Requests that it has sent are run.
-func TestACrashedProcessSendsNothing(t *testing.T) {
+// TestCrashedProcessSendsNothing: servers still run the requests that it sent before the crash.
+func TestCrashedProcessSendsNothing(t *testing.T) {
 	ask(t, func(t *testing.T, a *asker) {
 		require.NoError(t, a.submit(protocol.OpAcquire, "a"))
 		a.client.Crash()

@@ -17,21 +17,23 @@ var (
 	errSilence = errors.New("no reply: connection given up")
 	errClosed  = errors.New("node closed")
 	errDead    = errors.New("the process has ended")
+
+	errDenied error = protocol.PermanentError("forbids the command")
 )
 
 // A link is a client's connection to a server: the client's protocol.Node.
 type link struct {
 	client *Client
 	server *Server
-	index  int // of those of the server
+	index  int // index in the links of the server
 
 	closed bool
 	counts map[counter]int
-	unsent []*call       // wait for a connection
-	undone []*call       // releases to be repeated on the next one
-	open   []*call       // submitted, not replied to
-	there  time.Duration // when the last request arrives; none may overtake it
-	back   time.Duration // the same of the replies
+	unsent []*call       // waiting for a connection
+	undone []*call       // releases to repeat on the next connection
+	open   []*call       // submitted and not answered
+	there  time.Duration // when the last request arrives; a later one must not overtake it
+	back   time.Duration // when the last reply arrives
 	hints  hints
 }
 
@@ -45,13 +47,13 @@ type call struct {
 	link  *link
 	req   protocol.Request // a copy: the server may run it after the last reply
 	count int
-	run   int // the server's process that it was sent to
+	run   int // number of the server's process that got the request
 
 	slot int
 	to   protocol.Receiver // nil for the retry of a release
 	born time.Duration     // when the request was first submitted
 
-	limit *event // its time is up; nil if it was neither sent nor waits to be
+	limit *event // ends the call; nil if the call was not sent and does not wait for a connection
 }
 
 func (l *link) String() string { return l.server.name }
@@ -83,7 +85,7 @@ func (l *link) submit(c *call) error {
 	switch {
 	case l.server.down && !l.server.deaf:
 		return errRefused
-	case l.server.down, len(l.unsent) > 0: // nothing overtakes those that wait
+	case l.server.down, len(l.unsent) > 0: // a request does not overtake waiting requests
 		l.unsent = append(l.unsent, c)
 		c.limit = w.timeline.after(c.req.Timeout, func() { l.expire(c) })
 	default:
@@ -105,7 +107,7 @@ func (l *link) send(c *call) {
 	c.limit = w.timeline.after(w.net.Patience, func() { c.reply(protocol.Reply{Outcome: protocol.Unknown, Err: errSilence}) })
 }
 
-// connected sends the requests that have waited for the server, first the releases.
+// connected sends the requests that have waited for the server, beginning with the releases.
 func (l *link) connected() {
 	w := l.world()
 	w.mu.Lock()
@@ -122,7 +124,7 @@ func (l *link) connected() {
 		w.timeline.drop(c.limit)
 		l.send(c)
 	}
-	l.pass(everything) // keys that were looked at before are not watched
+	l.pass(everything) // earlier looks at keys are not watched
 }
 
 // expire fails a request that was not sent in time.
@@ -138,7 +140,8 @@ func (l *link) expire(c *call) {
 	}
 }
 
-// Close implements protocol.Node. What was sent can still be run by the server, as with a real connection.
+// Close implements protocol.Node. The server can still run requests that were sent, as with a real
+// connection.
 func (l *link) Close() error {
 	l.world().mu.Lock()
 	l.closed = true
@@ -170,10 +173,10 @@ func (c *call) answer(reply protocol.Reply) {
 	}
 }
 
-// broken tells the client that the connection ended. The World must be locked.
+// broken reports to the client that the connection ended. The World must be locked.
 func (c *call) broken() { c.answer(protocol.Reply{Outcome: protocol.Unknown, Err: errReset}) }
 
-// reply gives the client its one reply, if it did not have it yet.
+// reply passes its only reply to the client, unless the client has it already.
 func (c *call) reply(reply protocol.Reply) {
 	l, w := c.link, c.link.world()
 	w.mu.Lock()
@@ -194,7 +197,8 @@ func (c *call) reply(reply protocol.Reply) {
 	}
 }
 
-// retry repeats a release that must not be given up, on the next connection. The World must be locked.
+// retry repeats a release that must not be given up, on the next connection. The World must be
+// locked.
 func (c *call) retry() {
 	if !c.req.Op.Releases() || !c.req.MayHold || c.link.closed || c.link.client.dead {
 		return

@@ -12,8 +12,8 @@ import (
 	"github.com/redquorum/redquorum/internal/sim"
 )
 
-// TestNothingOvertakes on the way there or back, however long a message takes.
-func TestNothingOvertakes(t *testing.T) {
+// TestMessagesKeepTheirOrder: they do so in either direction, whatever their delays.
+func TestMessagesKeepTheirOrder(t *testing.T) {
 	ask(t, func(t *testing.T, a *asker) {
 		a.SetNet(sim.Net{Patience: time.Minute, Travel: func(_ sim.Leg, r *rand.Rand) (time.Duration, bool) {
 			return time.Duration(r.Int64N(int64(100 * time.Millisecond))), false
@@ -32,9 +32,9 @@ func TestNothingOvertakes(t *testing.T) {
 	})
 }
 
-// TestALostLegIsUnknown: lost on the way there nothing is run, and lost on the
-// way back it is; the client cannot tell.
-func TestALostLegIsUnknown(t *testing.T) {
+// TestLostMessageIsUnknown: a lost request is not run, and the request of a lost reply is. The client
+// cannot distinguish them.
+func TestLostMessageIsUnknown(t *testing.T) {
 	for name, back := range map[string]bool{"request": false, "reply": true} {
 		t.Run(name, func(t *testing.T) {
 			ask(t, func(t *testing.T, a *asker) {
@@ -52,9 +52,9 @@ func TestALostLegIsUnknown(t *testing.T) {
 	}
 }
 
-// TestAReleaseIsRepeated until it gets through, if the node may hold the value,
-// whichever way it fails.
-func TestAReleaseIsRepeated(t *testing.T) {
+// TestReleaseIsRepeated: if the node may hold the value, the release is repeated until it succeeds,
+// after every kind of failure.
+func TestReleaseIsRepeated(t *testing.T) {
 	for name, trouble := range map[string]struct{ fail, heal func(a *asker) }{
 		"lost": {
 			func(a *asker) {
@@ -85,8 +85,9 @@ func TestAReleaseIsRepeated(t *testing.T) {
 	}
 }
 
-// TestCloseAnswersWhatIsOpen: sent is Unknown, and not sent is Failed.
-func TestCloseAnswersWhatIsOpen(t *testing.T) {
+// TestCloseAnswersOpenRequests: a request that was sent is Unknown, and one that was not sent is
+// Failed.
+func TestCloseAnswersOpenRequests(t *testing.T) {
 	ask(t, func(t *testing.T, a *asker) {
 		require.NoError(t, a.submit(protocol.OpAcquire, "a"))
 		require.NoError(t, a.node.Close())

@@ -5,32 +5,32 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redquorum/redquorum/internal/hash"
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/protocol"
 )
 
-// A Net decides how long messages take and which get lost. A partition is a Travel that loses
-// the legs of some clients and servers, either way or one. Hints are told apart by
-// Leg.Hint: a Travel that loses all of those is a server that gives none.
+// A Net decides how long messages take and which get lost. A partition is a Travel that loses the
+// legs of some clients and servers, in one or both directions. Leg.Hint marks hints: a Travel that
+// loses all of these simulates a server without hints.
 type Net struct {
-	// Travel returns how long a leg takes and whether it gets lost. All that it
-	// draws must come from r, which is the leg's own and not to be kept.
+	// Travel returns the duration of a leg, and whether it gets lost. It must draw all random
+	// numbers from r, which belongs to the leg, and must not keep r.
 	Travel func(leg Leg, r *rand.Rand) (d time.Duration, lost bool)
 
-	// Patience is how long a client waits for a reply before it takes the connection for broken: the reply is
-	// then Unknown. It is far above a request's timeout, after which a reply is merely late.
+	// Patience is the time that a client waits for a reply before it regards the connection as
+	// broken, and the reply becomes Unknown. It is far above a request's timeout, after which a
+	// reply is only late.
 	Patience time.Duration
 }
 
 // A Leg is one way of one message.
 type Leg struct {
-	Client int // by the order of NewClient, from zero
+	Client int // in the order of NewClient, from zero
 	Node   int // index of the server
 	Op     protocol.Op
 	Key    string
-	Count  int  // of this client's requests for this operation and key to this server, from one; of hints likewise
-	Reply  bool // on the way back
+	Count  int  // counts this client's requests for the operation and key to this server, from one; the same applies to hints
+	Reply  bool // the leg is on the way back
 	Hint   bool // a hint, which is a Reply to an OpWatch
 }
 
@@ -41,7 +41,7 @@ func Fixed(d time.Duration) Net {
 	return Net{Travel: func(Leg, *rand.Rand) (time.Duration, bool) { return d, false }, Patience: defaultPatience}
 }
 
-// travel draws a leg's fate. The World must be locked.
+// travel draws the duration and the loss of a leg. The World must be locked.
 func (w *World) travel(leg Leg) (time.Duration, bool) {
 	way := uint64(0)
 	if leg.Reply {
@@ -51,28 +51,29 @@ func (w *World) travel(leg Leg) (time.Duration, bool) {
 		way += 2
 	}
 	key := w.hash(Stem(leg.Key), uint64(leg.Client), uint64(leg.Node), uint64(leg.Op), uint64(leg.Count), way)
-	w.fate.Seed(key, hash.Mix(key))
+	w.fate.Seed(key, keys.Mix(key))
 	return w.net.Travel(leg, w.dice)
 }
 
-// Stem returns a key without the ticket that it calls. Tickets are drawn anew in each run, and a seed replays.
+// Stem removes the ticket from the key of a call, because tickets are random in each run, and a
+// seed must replay.
 func Stem(key string) string {
 	_, ticket, _ := keys.OfCall(key)
 	return strings.TrimSuffix(key, ticket)
 }
 
-// Rand returns a source of randomness that belongs to the World's seed and to
-// label alone, for the choices of a test.
+// Rand returns a source of randomness for the choices of a test. It depends only on the World's
+// seed and on label.
 func (w *World) Rand(label string) *rand.Rand {
 	key := w.hash("test " + label)
-	return rand.New(rand.NewPCG(key, hash.Mix(key)))
+	return rand.New(rand.NewPCG(key, keys.Mix(key)))
 }
 
 // hash is FNV-1a of the text, mixed with the seed and the numbers.
 func (w *World) hash(text string, numbers ...uint64) uint64 {
-	key := hash.Mix(w.seed ^ hash.Mix(hash.Text(hash.Basis, text)))
+	key := keys.Mix(w.seed ^ keys.Mix(keys.Hash(keys.Basis, text)))
 	for _, n := range numbers {
-		key = hash.Mix(key ^ n)
+		key = keys.Mix(key ^ n)
 	}
 	return key
 }

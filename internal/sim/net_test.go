@@ -12,9 +12,8 @@ import (
 	"github.com/redquorum/redquorum/internal/sim"
 )
 
-// TestFatesAreThoseOfTheSeed: they do not depend on other requests,
-// and differ from seed to seed.
-func TestFatesAreThoseOfTheSeed(t *testing.T) {
+// TestSeedDeterminesFates: fates do not depend on other requests, and differ from seed to seed.
+func TestSeedDeterminesFates(t *testing.T) {
 	t.Parallel()
 	fates := func(seed uint64, noise bool) (drawn []fate) {
 		synctest.Test(t, func(t *testing.T) {

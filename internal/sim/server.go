@@ -12,17 +12,18 @@ type Server struct {
 	store
 	world *World
 
-	down    bool // no process
-	deaf    bool // while down: connecting is not refused but hangs
+	down    bool // no process runs
+	deaf    bool // while down: a connection attempt is not refused, but hangs
 	hung    bool
+	denies  bool
 	links   []*link
-	held    []*call // while hung
-	cycling bool    // it is to look for keys that have expired
+	held    []*call // received while hung
+	cycling bool    // the server will look for expired keys
 }
 
 func (s *Server) String() string { return s.name }
 
-// locked does something to the server while the World is locked, and gives the hints that come of it.
+// locked calls do with the World locked, and sends the resulting hints.
 func (s *Server) locked(do func()) {
 	s.world.mu.Lock()
 	defer s.world.mu.Unlock()
@@ -35,21 +36,21 @@ func (s *Server) locked(do func()) {
 	s.await()
 }
 
-// SetRate is that of the store, as are those that look like it.
+// SetRate calls the method of the store, as do the similar methods.
 func (s *Server) SetRate(rate float64) { s.locked(func() { s.store.SetRate(rate) }) }
 
 // Step sets the clock ahead by d, or back if d is below zero.
 func (s *Server) Step(d time.Duration) { s.locked(func() { s.store.Step(d) }) }
 
-// Settle makes the server one that has long been in use.
+// Settle gives the server the record of one that has long been in use.
 func (s *Server) Settle(nodes int, longest time.Duration) {
 	s.locked(func() { s.store.Settle(nodes, longest) })
 }
 
-// Hang stops the server as SIGSTOP does: it receives, and does nothing.
+// Hang stops the server as SIGSTOP does: it receives requests, but does not run them.
 func (s *Server) Hang() { s.locked(func() { s.hung = true }) }
 
-// Resume lets a hung server go on: it runs the requests that it has received meanwhile.
+// Resume continues a hung server, which runs the requests that it has received in the meantime.
 func (s *Server) Resume() {
 	s.locked(func() {
 		held := s.held
@@ -60,12 +61,16 @@ func (s *Server) Resume() {
 	})
 }
 
-// Crash ends the server's process. Requests that it had not run are lost, and
-// their clients get Unknown. Until Restart new connections are refused.
+// Deny makes the server reject all requests permanently, as if the user lacked a right, or ends
+// this.
+func (s *Server) Deny(on bool) { s.locked(func() { s.denies = on }) }
+
+// Crash ends the server's process. Requests that it had not run are lost, and their clients get
+// Unknown. New connections are refused until Restart.
 func (s *Server) Crash() { s.crash(false) }
 
-// Vanish is a Crash of the whole machine: connections are not even refused,
-// so that requests wait for one until their time is out.
+// Vanish is a Crash of the whole machine: connections are not even refused, so requests wait for a
+// connection until they time out.
 func (s *Server) Vanish() { s.crash(true) }
 
 func (s *Server) crash(deaf bool) {
@@ -90,8 +95,8 @@ func (s *Server) Restart() {
 	})
 }
 
-// Flush makes the server forget all keys, as FLUSHALL does. With a Crash before
-// it, it is a restart without persistence.
+// Flush makes the server forget all keys, as FLUSHALL does. After a Crash, it simulates a restart
+// without persistence.
 func (s *Server) Flush() { s.locked(func() { clear(s.keys); s.flushed() }) }
 
 // Keys returns the living keys and their values.
@@ -101,33 +106,33 @@ func (s *Server) Keys() map[string]string {
 	return all
 }
 
-// Locks is Keys without the keys that are the library's own, which stay.
+// Locks returns the keys without the library's own keys, which stay.
 func (s *Server) Locks() map[string]string {
 	all := s.Keys()
 	maps.DeleteFunc(all, func(key, _ string) bool { return own(key) })
 	return all
 }
 
-// Set sets a key behind the clients' backs, for ttl or, if that is protocol.NoTTL, for ever.
+// Set sets a key without a client's request, for ttl, or without expiry if ttl is protocol.NoTTL.
 func (s *Server) Set(key, value string, ttl time.Duration) {
 	s.locked(func() { s.store.Set(key, value, ttl) })
 }
 
-// SetWrongType makes key hold a value that is not a string, for ever.
+// SetWrongType makes key hold a value that is not a string, without expiry.
 func (s *Server) SetWrongType(key string) {
 	s.locked(func() { s.put(key, entry{wrong: true}, protocol.NoTTL) })
 }
 
-// SetCounter makes key a counter of fencing tokens, for ever.
+// SetCounter makes key a counter of fencing tokens, without expiry.
 func (s *Server) SetCounter(key string, score float64) {
 	s.locked(func() { s.store.SetCounter(key, score) })
 }
 
-// Del deletes a key behind the clients' backs.
+// Del deletes a key without a client's request.
 func (s *Server) Del(key string) { s.locked(func() { s.remove(key) }) }
 
-// arrive takes a request off the network. It is held while the server hangs, and its connection is broken if the
-// process has ended.
+// arrive takes a request off the network. The request is held while the server hangs. If the
+// server's process has ended, the connection is broken.
 func (s *Server) arrive(c *call) {
 	s.locked(func() {
 		switch {
@@ -143,7 +148,10 @@ func (s *Server) arrive(c *call) {
 
 // receive runs a request, and answers it.
 func (s *Server) receive(c *call) {
-	reply := s.serve(c.link.index, &c.req, c.link.tracked())
+	reply := protocol.Reply{Outcome: protocol.Failed, Err: errDenied}
+	if !s.denies {
+		reply = s.serve(c.link.index, &c.req, c.link.tracked())
+	}
 	s.world.tell(c, Run, reply.Outcome)
 	c.answer(reply)
 }

@@ -16,13 +16,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// poker pokes a simulated server. Time that passes in the bubble passes there.
+// A poker changes a simulated server. Time in the bubble passes on the server, too.
 type poker struct{ *sim.Server }
 
 func (poker) Advance(d time.Duration) { time.Sleep(d) }
 
-// TestAnswersAreThoseOfRedis runs the table that real servers are held to.
-func TestAnswersAreThoseOfRedis(t *testing.T) {
+// TestSimulationAnswersLikeRedis: it runs the table of tests for real servers.
+func TestSimulationAnswersLikeRedis(t *testing.T) {
 	t.Parallel()
 	conformance.Run(t, func(t *testing.T, body conformance.Body) {
 		synctest.Test(t, func(t *testing.T) {
@@ -35,15 +35,14 @@ func TestAnswersAreThoseOfRedis(t *testing.T) {
 
 const leg = 10 * time.Millisecond
 
-// A got is a reply and when it came.
+// A got is a reply with the time of its arrival.
 type got struct {
 	protocol.Reply
-	to int // which request, counted from zero
+	to int // index of the request
 	at time.Duration
 }
 
-// An asker submits requests to one simulated server and keeps the replies in
-// their order.
+// An asker submits requests to one simulated server, and keeps the replies in order.
 type asker struct {
 	*sim.World
 	server *sim.Server
@@ -77,10 +76,10 @@ func ask(t *testing.T, test func(t *testing.T, a *asker)) {
 	})
 }
 
-// TestARequestTakesALegEachWay, on the server's clock in between.
-func TestARequestTakesALegEachWay(t *testing.T) {
+// TestRequestTakesALegEachWay: its TTL counts from the moment when it runs, by the server's clock.
+func TestRequestTakesALegEachWay(t *testing.T) {
 	ask(t, func(t *testing.T, a *asker) {
-		a.server.SetRate(2) // its TTLs run out in half the time
+		a.server.SetRate(2) // TTLs on this server end in half the time
 		require.NoError(t, a.submit(protocol.OpAcquire, "a"))
 		assert.Equal(t, 2*leg, (<-a.got).at)
 		time.Sleep(leg + 5*time.Second - 2*leg - 1)
@@ -90,9 +89,9 @@ func TestARequestTakesALegEachWay(t *testing.T) {
 	})
 }
 
-// TestAHungServerRunsLater: it runs the requests that it has received, even if the client got
-// Unknown long ago.
-func TestAHungServerRunsLater(t *testing.T) {
+// TestHungServerRunsRequestsLater: the server runs the requests that it has received, even if the client
+// got Unknown long before.
+func TestHungServerRunsRequestsLater(t *testing.T) {
 	ask(t, func(t *testing.T, a *asker) {
 		a.server.Hang()
 		require.NoError(t, a.submit(protocol.OpAcquire, "a"))
@@ -108,9 +107,8 @@ func TestAHungServerRunsLater(t *testing.T) {
 	})
 }
 
-// TestACrashLosesWhatIsUnderWay, and nothing else: the keys are there after a
-// restart.
-func TestACrashLosesWhatIsUnderWay(t *testing.T) {
+// TestCrashLosesMessagesInFlight: the keys still exist after a restart.
+func TestCrashLosesMessagesInFlight(t *testing.T) {
 	ask(t, func(t *testing.T, a *asker) {
 		require.NoError(t, a.submit(protocol.OpAcquire, "a"))
 		<-a.got
@@ -134,9 +132,9 @@ func TestACrashLosesWhatIsUnderWay(t *testing.T) {
 	})
 }
 
-// TestAVanishedServerFailsRequestsInTime: they wait for a connection, and are
-// sent if it comes, but not after their timeout.
-func TestAVanishedServerFailsRequestsInTime(t *testing.T) {
+// TestVanishedServerFailsRequestsInTime: requests wait for a connection. They are sent if the
+// server returns, but not after their timeout.
+func TestVanishedServerFailsRequestsInTime(t *testing.T) {
 	ask(t, func(t *testing.T, a *asker) {
 		a.server.Vanish()
 		require.NoError(t, a.submit(protocol.OpAcquire, "early"))

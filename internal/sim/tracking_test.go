@@ -11,11 +11,11 @@ import (
 	"github.com/redquorum/redquorum/internal/sim"
 )
 
-// A lookout is two clients of one server, the first of which gets hints.
+// A lookout has two clients of one server, and the first client gets hints.
 type lookout struct {
 	*asker
 	stop  func()
-	hints chan time.Duration // of x, when they came
+	hints chan time.Duration // arrival times of the hints of x
 	other *sim.Client
 }
 
@@ -35,14 +35,14 @@ func (l *lookout) watch(key string, hints chan time.Duration) (stop func()) {
 	return l.node.(protocol.Watchable).Watch(key, func(string) { hints <- l.now() })
 }
 
-// look has the server remember that x is watched.
+// look makes the server remember that x is watched.
 func (l *lookout) look(t *testing.T) protocol.Reply {
 	t.Helper()
 	require.NoError(t, l.submit(protocol.OpWatch, ""))
 	return (<-l.got).Reply
 }
 
-// by has a client do something.
+// by makes a client run an operation.
 func (l *lookout) by(t *testing.T, c *sim.Client, op protocol.Op, value string) {
 	t.Helper()
 	got := make(inbox, 1)
@@ -51,10 +51,10 @@ func (l *lookout) by(t *testing.T, c *sim.Client, op protocol.Op, value string) 
 	require.Equal(t, protocol.Granted, (<-got).Outcome)
 }
 
-// now is how long the test has lasted.
+// now returns the duration of the test so far.
 func (l *lookout) now() time.Duration { return time.Since(l.start) }
 
-// came lets all be over that is under way, and returns how many hints of x have come since it was asked last.
+// came waits for all messages in transit, and returns the number of hints of x since the last call.
 func (l *lookout) came() (n int) {
 	time.Sleep(time.Second / 2)
 	for ; len(l.hints) > 0; n++ {
@@ -63,8 +63,8 @@ func (l *lookout) came() (n int) {
 	return n
 }
 
-// TestHintsAreForThoseWhoWatch: the key's watchers, each of them, while they do.
-func TestHintsAreForThoseWhoWatch(t *testing.T) {
+// TestWatchersGetHints: each watcher of the key gets hints, as long as it watches.
+func TestWatchersGetHints(t *testing.T) {
 	watch(t, func(t *testing.T, l *lookout) {
 		second, y := make(chan time.Duration, 10), make(chan time.Duration, 10)
 		stop, stopY := l.watch("x", second), l.watch("y", y)
@@ -94,8 +94,8 @@ func TestHintsAreForThoseWhoWatch(t *testing.T) {
 	})
 }
 
-// TestAHintTellsOfTheNextChange of the key, by any client and of any kind, and of none after it.
-func TestAHintTellsOfTheNextChange(t *testing.T) {
+// TestHintReportsOnlyTheNextChange: the change of the key can be of any kind, and by any client.
+func TestHintReportsOnlyTheNextChange(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, l *lookout){
 		"release":     func(t *testing.T, l *lookout) { l.by(t, l.other, protocol.OpRelease, "a") },
 		"extension":   func(t *testing.T, l *lookout) { l.by(t, l.other, protocol.OpExtend, "a") },
@@ -110,7 +110,7 @@ func TestAHintTellsOfTheNextChange(t *testing.T) {
 			watch(t, func(t *testing.T, l *lookout) {
 				l.by(t, l.other, protocol.OpAcquire, "a")
 				assert.Equal(t, protocol.Refused, l.look(t).Outcome)
-				l.look(t) // twice is once
+				l.look(t) // two looks count once
 				change(t, l)
 				time.Sleep(time.Nanosecond)
 				require.Len(t, l.hints, 1)
@@ -123,9 +123,9 @@ func TestAHintTellsOfTheNextChange(t *testing.T) {
 	}
 }
 
-// TestNoHintWithoutAChange: not from a refusal, another's key, or a deletion of
-// a missing key.
-func TestNoHintWithoutAChange(t *testing.T) {
+// TestOnlyAChangeCausesAHint: a refusal, a change of another key, or the deletion of a missing key
+// causes no hint.
+func TestOnlyAChangeCausesAHint(t *testing.T) {
 	watch(t, func(t *testing.T, l *lookout) {
 		assert.Equal(t, protocol.Granted, l.look(t).Outcome, "a missing key can be watched")
 		l.server.Del("x")
@@ -140,8 +140,8 @@ func TestNoHintWithoutAChange(t *testing.T) {
 	})
 }
 
-// TestTheOwnChangeIsNotTold, and uses the watch up.
-func TestTheOwnChangeIsNotTold(t *testing.T) {
+// TestOwnChangeCausesNoHint: the change ends the watch of the client that makes it.
+func TestOwnChangeCausesNoHint(t *testing.T) {
 	watch(t, func(t *testing.T, l *lookout) {
 		l.look(t)
 		l.by(t, l.client, protocol.OpAcquire, "a")
@@ -150,10 +150,9 @@ func TestTheOwnChangeIsNotTold(t *testing.T) {
 	})
 }
 
-// TestTheServerFindsExpiredKeysByItself, within a tenth of a second and never
-// before, whatever is done to its clock meanwhile. While it hangs it finds
-// nothing.
-func TestTheServerFindsExpiredKeysByItself(t *testing.T) {
+// TestServerFindsExpiredKeysByItself: it finds them within a tenth of a second and never too early,
+// even if its clock is set in the meantime. While the server hangs, it finds no keys.
+func TestServerFindsExpiredKeysByItself(t *testing.T) {
 	for name, row := range map[string]struct {
 		meanwhile func(s *sim.Server)
 		left      time.Duration
@@ -178,8 +177,8 @@ func TestTheServerFindsExpiredKeysByItself(t *testing.T) {
 	}
 }
 
-// TestARestartedServerHasForgottenWhoWatches, which all of them are told.
-func TestARestartedServerHasForgottenWhoWatches(t *testing.T) {
+// TestRestartedServerForgetsItsWatchers: all watchers get a hint.
+func TestRestartedServerForgetsItsWatchers(t *testing.T) {
 	watch(t, func(t *testing.T, l *lookout) {
 		l.look(t)
 		l.server.Crash()
@@ -193,8 +192,9 @@ func TestARestartedServerHasForgottenWhoWatches(t *testing.T) {
 	})
 }
 
-// TestAPausedProcessIsHintedLater, if it still watches, and a dead one never.
-func TestAPausedProcessIsHintedLater(t *testing.T) {
+// TestPausedProcessGetsItsHintLater: it gets the hint if it still watches. A dead process never
+// gets it.
+func TestPausedProcessGetsItsHintLater(t *testing.T) {
 	watch(t, func(t *testing.T, l *lookout) {
 		l.look(t)
 		l.client.Pause()

@@ -12,26 +12,26 @@ import (
 	"github.com/redquorum/redquorum/internal/protocol"
 )
 
-// A World is servers, clients and the network between them. All its methods,
-// and those of its parts, are safe for concurrent use.
+// A World has servers, clients and the network between them. All its methods, and the methods of
+// its parts, are safe for concurrent use.
 type World struct {
 	seed     uint64
 	servers  []*Server
 	timeline timeline
 
-	// mu guards all of the simulation's state. It is never held while a client
-	// gets a reply or a hint, because the client may answer with the next request.
+	// mu guards all state of the simulation. It is never held while a client gets a reply or a
+	// hint, because the client may answer with the next request.
 	mu      sync.Mutex
 	net     Net
 	clients []*Client
 	watch   func(Step)
 
-	fate rand.PCG   // seeded anew for each leg, by way of
-	dice *rand.Rand // which is made once
+	fate rand.PCG   // source of dice, seeded again for each leg
+	dice *rand.Rand // created once
 }
 
-// New returns a World of n servers whose clocks are exact, with a network that
-// takes no time and loses nothing.
+// New returns a World of n servers whose clocks are exact. Its network takes no time and loses
+// nothing.
 func New(seed uint64, n int) *World {
 	w := &World{seed: seed, net: Fixed(0), timeline: timeline{origin: time.Now()}}
 	w.dice = rand.New(&w.fate)
@@ -42,10 +42,10 @@ func New(seed uint64, n int) *World {
 	return w
 }
 
-// Now is time.Now in the World.
+// Now is like time.Now, in the time of the World.
 func (w *World) Now() time.Time { return w.timeline.origin.Add(w.timeline.now()) }
 
-// Sleep is time.Sleep in the World.
+// Sleep is like time.Sleep, in the time of the World.
 func (w *World) Sleep(d time.Duration) { w.timeline.sleep(d) }
 
 // Servers returns the servers, named node1, node2 and so on.
@@ -58,26 +58,27 @@ func (w *World) SetNet(n Net) {
 	w.net = n
 }
 
-// Watch has f called with every step from now on. The World is locked then, so f must not call back.
+// Watch makes the World call f at every step from now on. The World is locked during the call, so f
+// must not call it.
 func (w *World) Watch(f func(Step)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.watch = f
 }
 
-// A Stage is how far a request has come.
+// A Stage is the progress of a request.
 type Stage string
 
-// The stages. A request that was submitted need not reach the others, and one
-// that the client got a reply to may still be run.
+// The stages of a request. A submitted request need not reach the others, and a request may still
+// be run after the client got its reply.
 const (
 	Submitted Stage = "submitted"
 	Run       Stage = "run"
 	Replied   Stage = "replied"
-	Hinted    Stage = "hinted" // a hint has come: of a key, or of all keys (none is named) after FLUSHALL
+	Hinted    Stage = "hinted" // a hint has arrived: of a key, or of all keys (an empty name) after FLUSHALL
 )
 
-// A Step is one thing that happened to a request, or a hint.
+// A Step is one event of a request, or a hint.
 type Step struct {
 	At      time.Time
 	Client  int
@@ -102,18 +103,18 @@ func (w *World) tellHint(l *link, key string) {
 }
 
 var (
-	errStuck   = errors.New("sim: everybody waits, and nothing is to come")
-	errEndless = errors.New("sim: no end in sight")
+	errStuck   = errors.New("sim: all goroutines wait, and no event is left")
+	errEndless = errors.New("sim: the script does not end")
 )
 
-// Play runs script in a time of the World's own, while that of the bubble stands still: it jumps from one
-// event to the next, but not before all that the last one set off has come to rest. So nothing races, and a
-// seed replays to the last step. It is also several times as quick as the bubble's time, for which the
-// runtime would have to be woken at each event.
+// Play runs script in the World's own time, while the bubble's time stands still. It jumps from one
+// event to the next as soon as all goroutines that the last event woke are idle. So nothing races,
+// and a seed replays to the last step. Play is also several times as fast as the bubble's time, in
+// which the runtime would have to be woken at each event.
 //
-// All code that takes part must go by the World's time or a Client's. Play is called once, before anything
-// happens, and returns when script does. Its error says that the script waits for an event that never comes,
-// or is not over by limit; its goroutines are then still there.
+// All code that takes part must use the World's time or a Client's time. Play is called once,
+// before the first event, and returns when script does. It returns an error if the script waits for
+// an event that never happens, or has not ended by limit; its goroutines then still exist.
 func (w *World) Play(limit time.Duration, script func()) error {
 	defer w.PrintSeed()
 	w.timeline.play()
@@ -137,8 +138,8 @@ func (w *World) Play(limit time.Duration, script func()) error {
 	}
 }
 
-// PrintSeed is deferred by the goroutines of a script: if one panics, it prints the seed,
-// by which the panic can be replayed.
+// PrintSeed is deferred by the goroutines of a script. If a goroutine panics, PrintSeed prints the
+// seed, which replays the panic.
 func (w *World) PrintSeed() {
 	if cause := recover(); cause != nil {
 		fmt.Fprintf(os.Stderr, "sim: in the World of seed %d:\n", w.seed)

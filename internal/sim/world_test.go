@@ -11,10 +11,9 @@ import (
 	"github.com/redquorum/redquorum/internal/sim"
 )
 
-// TestPlayLetsThingsComeToRest: whatever an event sets off, through however many
-// goroutines, is over before the next one, even at the same time. The bubble's
-// time stands still.
-func TestPlayLetsThingsComeToRest(t *testing.T) {
+// TestPlayFinishesEachEvent: all effects of an event, through any number of goroutines, end
+// before the next event, even at the same time. The bubble's time stands still.
+func TestPlayFinishesEachEvent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := sim.New(1, 1)
@@ -45,15 +44,15 @@ func TestPlayLetsThingsComeToRest(t *testing.T) {
 	})
 }
 
-// TestPlayTellsOfAScriptWithoutEnd: either all goroutines wait, or some never stop.
-func TestPlayTellsOfAScriptWithoutEnd(t *testing.T) {
+// TestPlayReportsAnEndlessScript: all goroutines wait, or some never stop.
+func TestPlayReportsAnEndlessScript(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]func(w *sim.World, over <-chan struct{}){
-		"everybody waits": func(w *sim.World, over <-chan struct{}) {
+		"all goroutines wait": func(w *sim.World, over <-chan struct{}) {
 			w.Sleep(time.Second)
 			<-over
 		},
-		"no end in sight": func(w *sim.World, over <-chan struct{}) {
+		"the script does not end": func(w *sim.World, over <-chan struct{}) {
 			clock := w.NewClient(1).Clock()
 			var again func()
 			again = func() { clock.AfterFunc(time.Second, again) }
@@ -74,8 +73,8 @@ func TestPlayTellsOfAScriptWithoutEnd(t *testing.T) {
 	}
 }
 
-// TestTimersAreNeverEarly by their own clock, and not a nanosecond later than
-// that takes, at whatever rate.
+// TestTimersAreNeverEarly: by their own clock, at any rate, timers are neither early nor a
+// nanosecond later than necessary.
 func TestTimersAreNeverEarly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestLengthsThatDivideNoDayAreRefused(t *testing.T) {
+func TestLengthMustDivideADay(t *testing.T) {
 	t.Parallel()
 	for length, want := range map[time.Duration]string{
 		time.Second: "", time.Minute: "", 100 * time.Second: "", 5 * time.Minute: "", 45 * time.Minute: "", time.Hour: "", 24 * time.Hour: "",
@@ -24,7 +24,7 @@ func TestLengthsThatDivideNoDayAreRefused(t *testing.T) {
 	}
 }
 
-func TestLengthsAreWrittenAsPeopleDo(t *testing.T) {
+func TestLengthsAreFormattedInTheUsualWay(t *testing.T) {
 	t.Parallel()
 	for length, want := range map[time.Duration]string{0: "0s", 10 * time.Second: "10s", 90 * time.Second: "1m30s", 10 * time.Minute: "10m", 90 * time.Minute: "1h30m", 20 * time.Hour: "20h"} {
 		assert.Equal(t, want, Text(length))

@@ -8,8 +8,8 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// acquire returns the lock that the request needs; an error that matches ErrSkip
-// if that is none.
+// acquire returns the lock that the request needs. The error matches ErrSkip if the request needs
+// no lock.
 func (m *middleware) acquire(r *http.Request) (*redlock.Lock, error) {
 	name, err := m.key(r)
 	if err != nil {
@@ -24,16 +24,14 @@ func (m *middleware) acquire(r *http.Request) (*redlock.Lock, error) {
 	if err == nil || errors.As(err, &vote) || errors.Is(err, redlock.ErrClosed) {
 		return lock, err
 	}
-	return nil, &KeyError{err} // New has seen that the options are right, which leaves the name
+	return nil, &KeyError{err} // New has checked the options, so the name is invalid
 }
 
-// ask asks for the lock once, or waits.
+// ask requests the lock once, or waits for the lock if Wait is set. opts can override both.
 func (m *middleware) ask(ctx context.Context, name string, opts []redlock.Option) (*redlock.Lock, error) {
-	if m.wait == 0 {
-		once := append([]redlock.Option{redlock.Retries(0)}, opts...) // which may say otherwise
-		return m.locker.Acquire(ctx, name, once...)
+	wait := redlock.Retries(0)
+	if m.wait > 0 {
+		wait = redlock.Wait(m.wait)
 	}
-	waiting, cancel := context.WithTimeout(ctx, m.wait)
-	defer cancel()
-	return m.locker.Acquire(waiting, name, opts...)
+	return m.locker.Acquire(ctx, name, append([]redlock.Option{wait}, opts...)...)
 }

@@ -7,15 +7,15 @@ import (
 	"net/http"
 	"net/http/httptest"
 
-	"github.com/redquorum/redquorum/internal/example"
+	"github.com/redquorum/redquorum/internal/sim"
 	"github.com/redquorum/redquorum/redlock"
 	"github.com/redquorum/redquorum/redlock/httplock"
 )
 
-// An order is paid by one request at a time. The second, which comes while the
-// first is at work, is told to come again.
+// An order is paid by one request at a time. A second request that arrives in the meantime gets 423
+// Locked.
 func Example() {
-	locker, closeAll := example.Locker()
+	locker, closeAll := sim.ExampleLocker()
 	defer closeAll()
 
 	serialise, err := httplock.New(locker,

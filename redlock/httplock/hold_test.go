@@ -21,7 +21,7 @@ import (
 	"github.com/redquorum/redquorum/redlock/httplock"
 )
 
-// lockOf returns the lock that a handler runs under.
+// lockOf returns the lock under which a handler runs.
 func lockOf(t *testing.T, r *http.Request) *redlock.Lock {
 	t.Helper()
 	lock, ok := httplock.FromContext(r.Context())
@@ -29,7 +29,7 @@ func lockOf(t *testing.T, r *http.Request) *redlock.Lock {
 	return lock
 }
 
-// awaitEnd waits for the end of ctx, but not for ever.
+// awaitEnd waits for the end of ctx, for at most an hour.
 func awaitEnd(ctx context.Context) {
 	select {
 	case <-ctx.Done():
@@ -37,9 +37,9 @@ func awaitEnd(ctx context.Context) {
 	}
 }
 
-// TestTheHandlerRunsUnderItsLock, with the values of the request's context, and
-// the lock is given back.
-func TestTheHandlerRunsUnderItsLock(t *testing.T) {
+// TestHandlerRunsUnderItsLock: the request's context keeps its values, and the lock is released at
+// the end.
+func TestHandlerRunsUnderItsLock(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		type key struct{}
 		ran := 0
@@ -64,9 +64,9 @@ func TestTheHandlerRunsUnderItsLock(t *testing.T) {
 	})
 }
 
-// TestTheHandlersContextEndsWhenTheLockIsLost, with the reason as its cause. Its
-// answer is its own, and OnLost is told.
-func TestTheHandlersContextEndsWhenTheLockIsLost(t *testing.T) {
+// TestLossEndsTheHandlersContext: the cause is the reason of the loss. The handler writes the
+// answer, and OnLost is called.
+func TestLossEndsTheHandlersContext(t *testing.T) {
 	for name, c := range map[string]struct {
 		lose func(*redlock.Locker, *sim.World)
 		want error
@@ -99,9 +99,8 @@ func TestTheHandlersContextEndsWhenTheLockIsLost(t *testing.T) {
 	}
 }
 
-// TestTheHandlersContextEndsWithTheRequests, and the lock is given back all the
-// same.
-func TestTheHandlersContextEndsWithTheRequests(t *testing.T) {
+// TestEndOfTheRequestEndsTheHandlersContext: the lock is released in this case, too.
+func TestEndOfTheRequestEndsTheHandlersContext(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		gone := fmt.Errorf("the client has left")
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -118,9 +117,9 @@ func TestTheHandlersContextEndsWithTheRequests(t *testing.T) {
 	})
 }
 
-// TestALossNoticedAtTheEndIsTold, also if the client has left: a majority has
-// another's value when the lock is released.
-func TestALossNoticedAtTheEndIsTold(t *testing.T) {
+// TestLossNoticedByTheReleaseIsReported: at the release a majority holds another value. The loss is
+// reported even if the client has disconnected.
+func TestLossNoticedByTheReleaseIsReported(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		ctx, leave := context.WithCancel(t.Context())
 		var lost error
@@ -136,8 +135,8 @@ func TestALossNoticedAtTheEndIsTold(t *testing.T) {
 	})
 }
 
-// TestAHandlerMayReleaseEarly: that is no loss.
-func TestAHandlerMayReleaseEarly(t *testing.T) {
+// TestHandlerMayReleaseEarly: an early release is not a loss.
+func TestHandlerMayReleaseEarly(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		h := wrap(t, open(t, w), func(_ http.ResponseWriter, r *http.Request) {
 			assert.NoError(t, lockOf(t, r).Release(context.WithoutCancel(r.Context())))
@@ -148,9 +147,9 @@ func TestAHandlerMayReleaseEarly(t *testing.T) {
 	})
 }
 
-// TestAHandlerThatDoesNotReturnReleases, and a panic goes on. runtime.Goexit is neither a return nor a
-// panic.
-func TestAHandlerThatDoesNotReturnReleases(t *testing.T) {
+// TestHandlerReleasesWithoutReturning: a panic is passed on, and runtime.Goexit is neither a return
+// nor a panic.
+func TestHandlerReleasesWithoutReturning(t *testing.T) {
 	for name, leave := range map[string]func(){
 		"panic": func() { panic("broken") },
 		"abort": func() { panic(http.ErrAbortHandler) },
@@ -178,9 +177,8 @@ func TestAHandlerThatDoesNotReturnReleases(t *testing.T) {
 	}
 }
 
-// TestWhatAHandlerLeavesBehindIsToldFirst: its context has ended before the lock is
-// given up.
-func TestWhatAHandlerLeavesBehindIsToldFirst(t *testing.T) {
+// TestGoroutineOfAHandlerStopsBeforeTheRelease: its context has ended before the lock is released.
+func TestGoroutineOfAHandlerStopsBeforeTheRelease(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		var left context.Context
 		var released atomic.Bool
@@ -196,8 +194,8 @@ func TestWhatAHandlerLeavesBehindIsToldFirst(t *testing.T) {
 	})
 }
 
-// TestARequestThatNeedsNoLockPasses, though no server answers.
-func TestARequestThatNeedsNoLockPasses(t *testing.T) {
+// TestRequestWithoutALockPasses: the request passes even if no server answers.
+func TestRequestWithoutALockPasses(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		for _, s := range w.Servers() {
 			s.Hang()
@@ -215,9 +213,8 @@ func TestARequestThatNeedsNoLockPasses(t *testing.T) {
 	})
 }
 
-// TestTheInnerLockIsTheHandlers, where one middleware is inside another; both
-// are held.
-func TestTheInnerLockIsTheHandlers(t *testing.T) {
+// TestHandlerGetsTheInnermostLock: both locks of nested middlewares are held.
+func TestHandlerGetsTheInnermostLock(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l := open(t, w)
 		inner, err := httplock.New(l, func(*http.Request) (string, error) { return "inner", nil })
@@ -234,8 +231,8 @@ func TestTheInnerLockIsTheHandlers(t *testing.T) {
 	})
 }
 
-// TestAFormIsLeftToTheServer, which removes its temporary files from the disk.
-func TestAFormIsLeftToTheServer(t *testing.T) {
+// TestFormIsLeftToTheServer: the server removes the form's temporary files from the disk.
+func TestFormIsLeftToTheServer(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		var body strings.Builder
 		form := multipart.NewWriter(&body)
@@ -254,8 +251,9 @@ func TestAFormIsLeftToTheServer(t *testing.T) {
 	})
 }
 
-// TestTheRoutesPatternIsSeenOutside, by what logs or counts requests, also where a mux is inside.
-func TestTheRoutesPatternIsSeenOutside(t *testing.T) {
+// TestRoutePatternIsVisibleOutside: middleware that logs or counts requests sees the pattern, even
+// if the mux is inside.
+func TestRoutePatternIsVisibleOutside(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		mux := http.NewServeMux()
 		mux.HandleFunc("GET /orders/{id}", func(http.ResponseWriter, *http.Request) {})

@@ -10,7 +10,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/redquorum/redquorum/internal/sim"
-	"github.com/redquorum/redquorum/internal/simtest"
 	"github.com/redquorum/redquorum/redlock"
 	"github.com/redquorum/redquorum/redlock/httplock"
 )
@@ -18,32 +17,32 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	leg = simtest.Leg
-	rtt = simtest.RTT
+	leg = sim.OneWay
+	rtt = sim.RTT
 
 	nodeTimeout = 500 * time.Millisecond
 )
 
-// What tests on simulated servers share (see package simtest), by short names.
+// short names of helpers for tests on simulated servers (package sim)
 var (
-	simulate = simtest.Simulate
-	take     = simtest.Take
-	took     = simtest.Took
-	holding  = simtest.Holding
+	simulate = sim.Simulate
+	take     = sim.Take
+	took     = sim.Took
+	holding  = sim.Holding
 )
 
 // open returns the Locker of a new process of the World.
 func open(t *testing.T, w *sim.World, opts ...redlock.LockerOption) *redlock.Locker {
 	t.Helper()
-	return simtest.Locker(t, w.NewClient(1), opts...)
+	return sim.Locker(t, w.NewClient(1), opts...)
 }
 
-// header is what the tests' requests name their lock in.
+// header is the header in which the tests' requests name their lock.
 const header = "Lock-Name"
 
 func byHeader(r *http.Request) (string, error) { return r.Header.Get(header), nil }
 
-// wrap returns h behind the middleware.
+// wrap returns h wrapped in the middleware.
 func wrap(t *testing.T, l *redlock.Locker, h http.HandlerFunc, opts ...httplock.Option) http.Handler {
 	t.Helper()
 	serialise, err := httplock.New(l, byHeader, opts...)
@@ -51,7 +50,7 @@ func wrap(t *testing.T, l *redlock.Locker, h http.HandlerFunc, opts ...httplock.
 	return serialise(h)
 }
 
-// request returns one that names a lock.
+// request returns a request that names a lock.
 func request(t *testing.T, name string) *http.Request {
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil)
 	r.Header.Set(header, name)

@@ -13,19 +13,20 @@ import (
 	"github.com/redquorum/redquorum/redlock/httplock"
 )
 
-// TestNewSaysWhatIsWrong, so that no request has to find out, and asks no node.
-func TestNewSaysWhatIsWrong(t *testing.T) {
+// TestNewReportsInvalidArguments: New reports them before the first request, and sends nothing to
+// the nodes.
+func TestNewReportsInvalidArguments(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		l := open(t, w)
 		asked := 0
 		w.Watch(func(sim.Step) { asked++ })
 		for want, opts := range map[string][]httplock.Option{
-			"httplock: an Option was zero: make it with one of the package's functions":         {{}},
-			"httplock: option Wait(-1s): must not be negative: 0 tries once":                    {httplock.Wait(-time.Second)},
-			"httplock: option Answer(nil): omit the option for the default":                     {httplock.Answer(nil)},
-			"httplock: option OnLost(nil): omit the option":                                     {httplock.OnLost(nil)},
-			"httplock: redlock: option Retries(-2): must not be negative, but for Forever (-1)": {httplock.Lock(redlock.Retries(-2))},
-			"httplock: redlock: option Shared(): readers have no fencing token; leave out Fenced, or use a Locker without it for readers; Exclusive takes Shared back": {
+			"httplock: an Option was zero: make it with one of the package's functions":        {{}},
+			"httplock: option Wait(-1s): must not be negative: 0 tries once":                   {httplock.Wait(-time.Second)},
+			"httplock: option Answer(nil): omit the option for the default":                    {httplock.Answer(nil)},
+			"httplock: option OnLost(nil): omit the option":                                    {httplock.OnLost(nil)},
+			"httplock: redlock: option Retries(-2): must not be negative, except Forever (-1)": {httplock.Lock(redlock.Retries(-2))},
+			"httplock: redlock: option Shared: readers have no fencing token: omit Fenced, use a Locker without it for readers, or cancel Shared with Exclusive": {
 				httplock.SharedReads(), httplock.Lock(redlock.Fenced()),
 			},
 		} {
@@ -50,9 +51,9 @@ func TestNewSaysWhatIsWrong(t *testing.T) {
 	})
 }
 
-// TestNewWorksWithAnyLocker, though its longest prefix leaves room for one byte, and whatever its
-// locks are by default.
-func TestNewWorksWithAnyLocker(t *testing.T) {
+// TestNewAcceptsAnyLocker: the Locker's prefix may leave room for a single byte, and its locks may
+// be shared or permits by default.
+func TestNewAcceptsAnyLocker(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *sim.World) {
 		for _, of := range []redlock.LockerOption{
 			redlock.Prefix(""), redlock.Prefix("redlock:"), redlock.Prefix("redlock:epoc"), redlock.Prefix(string(make([]byte, 1023))),

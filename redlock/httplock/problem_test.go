@@ -25,8 +25,7 @@ const (
 	unavailable = `{"type":"about:blank","title":"Service Unavailable","status":503,"detail":"This cannot be worked on at the moment. Try again later."}` + "\n"
 )
 
-// isProblem checks a whole answer, so that nothing else can be in it: no name,
-// no value, no address.
+// isProblem compares the whole answer, so that it cannot contain a name, a value or an address.
 func isProblem(t *testing.T, w *httptest.ResponseRecorder, status int, body, retryAfter string) {
 	t.Helper()
 	assert.Equal(t, status, w.Code)
@@ -38,9 +37,9 @@ func isProblem(t *testing.T, w *httptest.ResponseRecorder, status int, body, ret
 	assert.Equal(t, want, w.Header())
 }
 
-// TestWhatKeepsARequestOutIsItsAnswer: the quarantine of fresh servers, with its time; a holder, and a HEAD has no body;
-// a Locker that is closed.
-func TestWhatKeepsARequestOutIsItsAnswer(t *testing.T) {
+// TestAnswerNamesTheObstacle: the obstacle is the quarantine of fresh servers (with the remaining
+// time), a holder (without a body for HEAD), or a closed Locker.
+func TestAnswerNamesTheObstacle(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		h := wrap(t, open(t, w, redlock.MemoryGuard(true)), mustNotRun(t))
 		isProblem(t, serve(h, request(t, "x")), 503, unavailable, "11") // the TTL and its drift
@@ -57,8 +56,8 @@ func TestWhatKeepsARequestOutIsItsAnswer(t *testing.T) {
 	})
 }
 
-// TestANameThatRedlockRefusesIs400, and one that it just accepts is not.
-func TestANameThatRedlockRefusesIs400(t *testing.T) {
+// TestInvalidNameGets400: the longest valid name gets another answer.
+func TestInvalidNameGets400(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		h := wrap(t, open(t, w), func(http.ResponseWriter, *http.Request) {}, httplock.Wait(time.Second))
 		for _, name := range []string{"", strings.Repeat("n", 2000), strings.Repeat("n", 1025), "redlock:epoch"} {
@@ -68,8 +67,8 @@ func TestANameThatRedlockRefusesIs400(t *testing.T) {
 	})
 }
 
-// TestAKeyErrorIs400, whatever it wraps, and asks no node.
-func TestAKeyErrorIs400(t *testing.T) {
+// TestKeyErrorGets400: the KeyError may wrap any error, and no node is asked.
+func TestKeyErrorGets400(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		asked := 0
 		w.Watch(func(sim.Step) { asked++ })
@@ -94,9 +93,9 @@ func TestRetryAfterIsInWholeSecondsRoundedUp(t *testing.T) {
 	}
 }
 
-// TestRetryAfterIsOfWhatIsKnown: nothing for a lock that is held, and 5 seconds for
-// an outage, where it is not known how long it takes.
-func TestRetryAfterIsOfWhatIsKnown(t *testing.T) {
+// TestRetryAfterIsTheKnownRemainingTime: the header is absent for a lock of unknown TTL, and 5
+// seconds for an outage of unknown length.
+func TestRetryAfterIsTheKnownRemainingTime(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ left, held, outage time.Duration }{
 		{protocol.NoTTL, 0, 5 * time.Second},
@@ -108,9 +107,8 @@ func TestRetryAfterIsOfWhatIsKnown(t *testing.T) {
 	}
 }
 
-// TestAnswerIsGivenTheError, to write what it likes or to change a part of the
-// default.
-func TestAnswerIsGivenTheError(t *testing.T) {
+// TestAnswerGetsTheError: Answer may write any answer, or change a part of the default answer.
+func TestAnswerGetsTheError(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		take(t, open(t, w), "held")
 		l := open(t, w)

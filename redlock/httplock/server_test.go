@@ -15,13 +15,13 @@ import (
 	"github.com/redquorum/redquorum/redlocktest"
 )
 
-// process returns the Locker of one more process. Its votes wait for long, so that a
-// busy machine is no outage.
+// process returns the Locker of another process. Its attempts wait long for replies, so that a busy
+// machine does not look like an outage.
 func process(nodes *redlocktest.Servers) *redlock.Locker {
 	return nodes.Locker(redlock.TTL(time.Minute), redlock.NodeTimeout(15*time.Second))
 }
 
-// listen starts an HTTP server, which says nothing of handlers that panic.
+// listen starts an HTTP server that does not log the panics of handlers.
 func listen(t *testing.T, h http.Handler) *httptest.Server {
 	t.Helper()
 	s := httptest.NewUnstartedServer(h)
@@ -45,9 +45,9 @@ func status(t *testing.T, s *httptest.Server) int {
 	return answer.StatusCode
 }
 
-// TestTheAnswerComesAfterTheRelease: who sends the next request when they have the
-// answer to the last is not refused on account of their own.
-func TestTheAnswerComesAfterTheRelease(t *testing.T) {
+// TestAnswerFollowsTheRelease: a client that has read its answer finds the lock free for its next
+// request.
+func TestAnswerFollowsTheRelease(t *testing.T) {
 	t.Parallel()
 	nodes := redlocktest.Start(t)
 	var servers []*httptest.Server
@@ -63,8 +63,8 @@ func TestTheAnswerComesAfterTheRelease(t *testing.T) {
 	}
 }
 
-// TestAHandlerCanHijack its connection.
-func TestAHandlerCanHijack(t *testing.T) {
+// TestHandlerCanHijackItsConnection.
+func TestHandlerCanHijackItsConnection(t *testing.T) {
 	t.Parallel()
 	s := listen(t, wrap(t, process(redlocktest.Start(t)), func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()

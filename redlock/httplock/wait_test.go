@@ -14,8 +14,8 @@ import (
 	"github.com/redquorum/redquorum/redlock/httplock"
 )
 
-// TestAWaitEndsWhenTheHolderDoes, and the handler runs.
-func TestAWaitEndsWhenTheHolderDoes(t *testing.T) {
+// TestWaitEndsWithTheHolder: the handler then runs.
+func TestWaitEndsWithTheHolder(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		k := take(t, open(t, w), "x")
 		time.AfterFunc(3*time.Second, func() { k.Release(context.Background()) })
@@ -28,9 +28,9 @@ func TestAWaitEndsWhenTheHolderDoes(t *testing.T) {
 	})
 }
 
-// TestAWaitThatIsOverWhileTheLockIsHeldIs423, for holders in other processes and
-// in this one, with what the holder has left by then.
-func TestAWaitThatIsOverWhileTheLockIsHeldIs423(t *testing.T) {
+// TestTimedOutWaitForAHeldLockGets423: the holder is in another process or in this one. Retry-After
+// is the holder's remaining time.
+func TestTimedOutWaitForAHeldLockGets423(t *testing.T) {
 	for name, local := range map[string]bool{"another process": false, "this process": true} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, 5, func(t *testing.T, w *sim.World) {
@@ -49,9 +49,9 @@ func TestAWaitThatIsOverWhileTheLockIsHeldIs423(t *testing.T) {
 	}
 }
 
-// TestAnOutageIs503, whatever the end of a wait cuts short, and though what answers says that another
-// has the lock.
-func TestAnOutageIs503(t *testing.T) {
+// TestOutageGets503: the end of the wait may interrupt the attempt at any point, and the nodes that
+// answer may hold another client's lock.
+func TestOutageGets503(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		take(t, open(t, w), "held")
 		for _, s := range w.Servers()[:3] {
@@ -70,7 +70,7 @@ func TestAnOutageIs503(t *testing.T) {
 	})
 }
 
-// TestRetriesOfLockCount, with and without Wait. By default one try is made.
+// TestRetriesOfLockCount: the retries count with and without Wait. The default is one try.
 func TestRetriesOfLockCount(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		take(t, open(t, w), "x")
@@ -92,9 +92,10 @@ func TestRetriesOfLockCount(t *testing.T) {
 	})
 }
 
-// TestARequestThatEndsWhileItWaits runs nothing, leaves nothing, and is told so:
-// without an answer, net/http would say 200 OK where the client still listens.
-func TestARequestThatEndsWhileItWaits(t *testing.T) {
+// TestRequestThatEndsWhileItWaits: the handler does not run, and no lock is left behind. The
+// request gets an answer, because without an answer net/http would send 200 OK to a client that
+// still listens.
+func TestWaitingRequestEndsCleanly(t *testing.T) {
 	for _, end := range []error{context.Canceled, context.DeadlineExceeded} {
 		t.Run(end.Error(), func(t *testing.T) {
 			simulate(t, 5, func(t *testing.T, w *sim.World) {

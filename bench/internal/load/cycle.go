@@ -14,7 +14,7 @@ import (
 // names returns the names of locks from first up to end.
 func (j Job) names(first, end int) (all []string) {
 	for i := first; i < end; i++ {
-		all = append(all, fmt.Sprintf("bench:%s:%d", j.Subject, i))
+		all = append(all, fmt.Sprintf("bench:%s:%d:%d", j.Subject, j.Round, i))
 	}
 	return all
 }
@@ -22,7 +22,7 @@ func (j Job) names(first, end int) (all []string) {
 // cycle measures callers that acquire and release.
 func (c *client) cycle(ctx context.Context, library subject.Client, first, end int) (r result, err error) {
 	load := c.job.Load
-	// Names are made in advance, because all allocations of the trial should be the library's.
+	// Names are made in advance, because only the library should allocate during the trial.
 	names := c.job.names(first, end)
 	if load.Names == "single" {
 		names = slices.Repeat(c.job.names(0, 1), len(names))
@@ -55,21 +55,21 @@ func (c *client) cycle(ctx context.Context, library subject.Client, first, end i
 	return r, nil
 }
 
-// callers are the callers of one process.
+// callers are all callers of one process.
 type callers struct {
 	library subject.Client
 	load    record.Load
-	first   int      // number of the first, of all processes
-	names   []string // of the lock of each
+	first   int      // number of the first caller, counted over all processes
+	names   []string // name of each caller's lock
 	clock   clock
 	rec     *recorder
 }
 
-// run lets the callers make cycles until the end of the recorder.
+// run makes the callers run cycles until the recorder ends.
 //
-// Acquiring ends with the trial. Releasing may take returnLimit longer, because locks that stay
-// behind would change the next measurement. Neither context has a deadline, which libraries would
-// look at.
+// Acquiring ends with the trial. Releasing may take returnLimit longer, because remaining locks
+// would change the next measurement. Neither context has a deadline, because a deadline would
+// change the behaviour of libraries.
 func (cs *callers) run(ctx context.Context, p *pace) (err error) {
 	asking, stop := context.WithCancel(ctx)
 	defer stop()
@@ -92,7 +92,7 @@ func (cs *callers) run(ctx context.Context, p *pace) (err error) {
 	return nil
 }
 
-// step makes a cycle of all callers in one go.
+// step runs one cycle of all callers in a single step.
 func (cs *callers) step(steps subject.Stepper) error {
 	began, acquired, released, err := steps.Step()
 	for i := 0; i < len(cs.names) && err == nil; i++ {
@@ -102,7 +102,7 @@ func (cs *callers) step(steps subject.Stepper) error {
 	return err
 }
 
-// A caller acquires, holds and releases one lock after the other.
+// A caller acquires, holds and releases its lock repeatedly.
 type caller struct {
 	*callers
 	number            int // of all processes
@@ -111,7 +111,8 @@ type caller struct {
 	timer             *time.Timer // of the hold
 }
 
-// cycle makes one acquisition, whose time counts from that moment, and its release.
+// cycle makes one acquisition and its release. The time of the acquisition counts from the given
+// moment.
 func (c *caller) cycle(from time.Time) {
 	lock, err := c.acquire()
 	acquired := time.Now()

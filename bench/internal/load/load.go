@@ -1,19 +1,19 @@
 // Package load makes the load of one trial: callers in one or several client processes that acquire
 // and release locks.
 //
-// Callers compete as programs in production do, so they need processes of their own. Within one process
-// the scheduler of Go hands the processor from caller to caller: a library without a queue then has
-// twice the cycles a second, another one a hundredth.
+// Callers compete as programs in production do, so they need processes of their own. Within one
+// process, Go's scheduler passes the processor from caller to caller. One library without a queue
+// then runs twice as many cycles per second, and another one a hundredth.
 //
-// Run starts this program again for each process, whose main calls Main. The two exchange JSON over
-// stdin and stdout of the child:
+// Run starts this program again for each client process, and main then calls Main. Parent and child
+// exchange JSON over the child's stdin and stdout:
 //
 //	parent -> child  a Job                         (connect and warm up)
 //	child -> parent  an empty result               (ready)
 //	parent -> child  the time to begin
 //	child -> parent  the result
 //
-// A child stops when its stdin closes, so none outlives its parent.
+// A child stops when its stdin closes, so no child outlives its parent.
 package load
 
 import (
@@ -24,10 +24,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"os/exec"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -38,9 +36,10 @@ import (
 // A Job is the part of one trial that a client process carries out.
 type Job struct {
 	Subject  string      // for subject.Find
-	URLs     []string    // of the nodes; may contain passwords
+	Round    int         // from zero; each round has its own names, so locks of an earlier round do not block callers
+	URLs     []string    // of the nodes
 	Load     record.Load // of all processes
-	Sampling bool        // Run returns the acquisitions
+	Sampling bool        // Run also returns the single acquisitions
 	Process  int         // number of the process, from zero; Run sets it
 }
 
@@ -70,12 +69,13 @@ func unpack[T any](b []byte) []T {
 	return all
 }
 
-// ahead is the time from the start signal to the start. The processes collect their garbage in it.
+// ahead is the time from the start signal to the start. The processes collect their garbage during
+// this time.
 const ahead = 100 * time.Millisecond
 
 // Run starts job.Load.Processes client processes, lets them connect and warm up, starts them
-// together, and adds up their results. It calls started when the load begins. It returns after the
-// end of all processes, which the first error and the end of ctx cause, too.
+// together, and adds up their results. It calls started when the load begins. It returns after all
+// processes have ended. The first error, or the end of ctx, also ends them.
 //
 // The caller adds the costs of the servers to the Trial.
 func Run(ctx context.Context, job Job, started func(time.Time)) (t record.Trial, samples []record.Sample, err error) {
@@ -104,7 +104,7 @@ func Run(ctx context.Context, job Job, started func(time.Time)) (t record.Trial,
 			select {
 			case begin <- clock.nanos(start):
 			case <-ctx.Done():
-				close(begin) // a child that begins early is told to stop, too
+				close(begin) // a child that still waits for the start must stop, too
 				return
 			}
 		}
@@ -116,10 +116,10 @@ func Run(ctx context.Context, job Job, started func(time.Time)) (t record.Trial,
 	if ctx.Err() != nil {
 		return t, nil, context.Cause(ctx)
 	}
-	t = record.Trial{Subject: job.Subject, Load: job.Load, Errors: map[string]int64{}, Callers: make([]int64, len(results[0].Trial.Callers))}
+	t = record.Trial{Subject: job.Subject, Round: job.Round, Load: job.Load, Errors: map[string]int64{}, Callers: make([]int64, len(results[0].Trial.Callers))}
 	var holds []hold
 	for _, r := range results {
-		add(&t, r.Trial, job.URLs)
+		add(&t, r.Trial)
 		holds, samples = append(holds, unpack[hold](r.Holds)...), append(samples, unpack[record.Sample](r.Samples)...)
 	}
 	t.Checked = int64(len(holds))
@@ -127,8 +127,8 @@ func Run(ctx context.Context, job Job, started func(time.Time)) (t record.Trial,
 	return t, samples, nil
 }
 
-// runChild runs a client process: it sends the job, asks begin when the process is ready, and reads
-// the result.
+// runChild runs a client process: it sends the job, calls begin when the process is ready, and
+// reads the result.
 func runChild(ctx context.Context, job Job, r *result, begin func() int64) error {
 	program, err := os.Executable()
 	if err != nil {
@@ -150,41 +150,26 @@ func runChild(ctx context.Context, job Job, r *result, begin func() int64) error
 		err = errors.Join(in.Encode(begin()), out.Decode(r))
 	}
 	stdin.Close()
-	_, _ = io.Copy(io.Discard, stdout) // a process that cannot write does not end
+	_, _ = io.Copy(io.Discard, stdout) // a process that cannot write its output does not end
 	ended := cmd.Wait()
 	switch {
 	case r.Error != "":
-		return errors.New(clean(job.URLs, r.Error))
+		return errors.New(r.Error)
 	case err != nil:
 		text := strings.TrimSpace(said.String())
-		return fmt.Errorf("ended early (%v): %s", ended, clean(job.URLs, text[max(0, len(text)-4000):]))
+		return fmt.Errorf("ended early (%v): %s", ended, text[max(0, len(text)-4000):])
 	}
 	return nil
 }
 
-var userinfo = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)[^\s/]*@`)
-
-// clean takes the passwords of the URLs out of a text, and everything in the place of a user and
-// password: libraries and servers repeat them in errors.
-func clean(urls []string, text string) string {
-	for _, raw := range urls {
-		if u, err := url.Parse(raw); err == nil && u.User != nil {
-			if password, _ := u.User.Password(); password != "" {
-				text = strings.NewReplacer(password, "***", url.QueryEscape(password), "***").Replace(text)
-			}
-		}
-	}
-	return userinfo.ReplaceAllString(text, "$1")
-}
-
-// add adds the part of one process.
-func add(t *record.Trial, of record.Trial, urls []string) {
+// add adds the result of one process.
+func add(t *record.Trial, of record.Trial) {
 	t.Cycles += of.Cycles
 	t.Acquire.Merge(of.Acquire)
 	t.CPU += of.CPU
 	t.Allocs += of.Allocs
 	for message, n := range of.Errors {
-		t.Errors[clean(urls, message)] += n
+		t.Errors[message] += n
 	}
 	for i, n := range of.Callers {
 		t.Callers[i] += n

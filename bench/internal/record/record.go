@@ -1,5 +1,5 @@
-// Package record has the result of a run: the figures of each trial as they were measured, and the
-// summaries computed from them.
+// Package record has the result of a run: the measured figures of each trial, and the summaries
+// computed from them.
 //
 // It connects the other packages: package load fills a Trial, the program adds the costs of the
 // servers and the effect of a fault, and package report shows the Run. The JSON form of a Run is
@@ -18,14 +18,14 @@ type Run struct {
 	Trials   []Trial   `json:"trials"`   // in the order of measurement
 }
 
-// A Machine is the place of the measurement.
+// A Machine describes the machine of the measurement.
 type Machine struct {
 	OS         string `json:"os"`
 	Arch       string `json:"arch"`
 	CPUs       int    `json:"cpus"`
 	GOMAXPROCS int    `json:"gomaxprocs"`
 	Go         string `json:"go"`
-	Nodes      string `json:"nodes"`   // embedded, process, addrs
+	Nodes      string `json:"nodes"`   // embedded, process
 	Servers    string `json:"servers"` // "redis 7.0.15"; "" if unknown
 	Durable    bool   `json:"durable"` // appendfsync always
 }
@@ -41,14 +41,14 @@ type Subject struct {
 type Load struct {
 	Nodes     int           `json:"nodes"`
 	Processes int           `json:"processes"`
-	Callers   int           `json:"callers"`        // of all processes; in an open loop the most cycles under way
+	Callers   int           `json:"callers"`        // number in all processes; in an open loop, the maximum number of concurrent cycles
 	Rate      float64       `json:"rate,omitempty"` // cycles a second to begin, in all processes; 0: closed loop
 	Names     string        `json:"names"`          // own, single
-	Hold      time.Duration `json:"hold_ns"`        // between acquire and release
+	Hold      time.Duration `json:"hold_ns"`        // time between acquire and release
 	TTL       time.Duration `json:"ttl_ns"`
-	Held      int           `json:"held,omitempty"` // locks held under renewal for the whole trial, instead of cycles
+	Held      int           `json:"held,omitempty"` // number of locks that are held and renewed for the whole trial, instead of cycles
 	Duration  time.Duration `json:"duration_ns"`    // planned
-	Warmup    time.Duration `json:"warmup_ns"`      // before the trial, not measured
+	Warmup    time.Duration `json:"warmup_ns"`      // time before the trial that is not measured
 	Patience  time.Duration `json:"patience_ns"`    // limit of a caller's context; 0: none
 }
 
@@ -67,10 +67,10 @@ type Trial struct {
 	Held    *HeldLocks       `json:"held,omitempty"`    // of Load.Held only
 	Fault   *Fault           `json:"fault,omitempty"`
 
-	Nodes      []NodeCosts `json:"nodes,omitempty"`
-	Checked    int64       `json:"checked"`    // holds that were checked for overlap
-	Violations int64       `json:"violations"` // pairs of them that overlapped
-	Violation  string      `json:"violation,omitempty"`
+	Commands   []int64 `json:"commands,omitempty"` // number of commands on each node, including the calls of scripts; 0: unknown
+	Checked    int64   `json:"checked"`            // holds that were checked for overlap
+	Violations int64   `json:"violations"`         // pairs of holds that overlapped
+	Violation  string  `json:"violation,omitempty"`
 }
 
 // HeldLocks is the cost of many locks that are held for the length of the trial.
@@ -88,7 +88,7 @@ type HeldLocks struct {
 type Fault struct {
 	What string        `json:"what"` // "kill 2 of 5"
 	From time.Duration `json:"from_ns"`
-	To   time.Duration `json:"to_ns"` // when the nodes ran again
+	To   time.Duration `json:"to_ns"` // time at which the nodes ran again
 
 	Without  time.Duration   `json:"without_ns"`  // longest time without an acquisition that touches the fault
 	Recovery time.Duration   `json:"recovery_ns"` // from To until the rate was at 90 % of the rate before; -1: never
@@ -99,10 +99,3 @@ type Fault struct {
 
 // SliceLength is the resolution of Fault.Slices.
 const SliceLength = 100 * time.Millisecond
-
-// NodeCosts is the cost of a trial for one node. All are zero if the node did not answer or was
-// restarted.
-type NodeCosts struct {
-	Commands map[string]int64 `json:"commands"` // by name; with those that scripts call
-	CPU      time.Duration    `json:"cpu_ns"`
-}

@@ -31,14 +31,10 @@ func TestEffectOfAFault(t *testing.T) {
 	}{
 		{"not felt", every(ms, 0, 3*s), s, 2 * s, 3 * s, ms, 0},
 		{"out until its end", append(every(ms, 0, s), every(ms, 2*s, 3*s)...), s, 2 * s, 3 * s, s + ms, 0},
-		{"out for a second longer", append(every(ms, 0, s), every(ms, 3*s, 4*s)...), s, 2 * s, 4 * s, 2*s + ms, 989*ms + 1}, // 90 cycles end the window
+		{"out for a second longer", append(every(ms, 0, s), every(ms, 3*s, 4*s)...), s, 2 * s, 4 * s, 2*s + ms, 989*ms + 1}, // the window ends after 90 cycles
 		{"never back", every(ms, 0, s), s, 2 * s, 3 * s, 2*s + ms, -1},
-		{"not quite back", append(every(ms, 0, s), every(1200*time.Microsecond, 2*s, 3*s)...), s, 2 * s, 3 * s, s + ms, -1},
 		{"back at nine tenths", append(every(ms, 0, s), every(1111*time.Microsecond, 2*s, 3*s)...), s, 2 * s, 3 * s, s + ms, 0},
-		{"ends too late to tell", every(ms, 0, s), s, 1950 * ms, 2 * s, s + ms, -1},
-		{"nothing before to compare with", every(ms, s, 3*s), 500 * ms, s, 3 * s, s, -1},
 		{"a gap elsewhere is not counted", append(every(ms, 0, s), every(ms, 1500*ms, 4*s)...), 2 * s, 3 * s, 4 * s, ms, 0},
-		{"no acquisition at all", nil, 500 * ms, s, 2 * s, 2 * s, -1},
 		{"a slow service has longer windows", append(every(50*ms, 0, 2*s), every(50*ms, 3*s, 6*s)...), 2 * s, 3 * s, 6 * s, s + 50*ms, 0},
 		{"and no time for one", append(every(50*ms, 0, 2*s), every(50*ms, 3*s, 3500*ms)...), 2 * s, 3 * s, 3500 * ms, s + 50*ms, -1},
 	} {
@@ -65,14 +61,10 @@ func TestFiguresOfATrial(t *testing.T) {
 	t.Parallel()
 	trial := Trial{
 		Load: Load{Duration: 2 * time.Second}, Cycles: 1000,
-		Nodes: []NodeCosts{
-			{Commands: map[string]int64{"set": 1000, "evalsha": 1000}},
-			{Commands: map[string]int64{"set": 500, "evalsha": 500}},
-			{}, // did not count
-		},
+		Commands: []int64{2000, 1000, 0}, // one is unknown
 	}
 	assert.InDelta(t, 500, trial.PerSecond(), 0)
-	assert.InDelta(t, 1500, trial.Commands(), 0)
+	assert.InDelta(t, 1500, trial.CommandsOfANode(), 0)
 	for _, c := range []struct {
 		callers []int64
 		want    float64
@@ -80,7 +72,7 @@ func TestFiguresOfATrial(t *testing.T) {
 		assert.InDelta(t, c.want, Trial{Callers: c.callers}.Fairness(), 1e-9, "%v", c.callers)
 	}
 	var none Trial
-	for _, figure := range []float64{none.Commands(), none.Fairness(), Trial{Callers: []int64{0, 0}}.Fairness(), none.Acquire.At(1)} {
+	for _, figure := range []float64{none.CommandsOfANode(), none.Fairness(), Trial{Callers: []int64{0, 0}}.Fairness(), none.Acquire.At(1)} {
 		assert.True(t, math.IsNaN(figure), "an unknown figure is not zero")
 	}
 }

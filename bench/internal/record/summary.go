@@ -8,15 +8,13 @@ import (
 // PerSecond returns the rate of cycles.
 func (t Trial) PerSecond() float64 { return float64(t.Cycles) / t.Load.Duration.Seconds() }
 
-// Commands returns the number of commands that a node ran: the mean of the nodes that ran any; NaN
-// if none did.
-func (t Trial) Commands() float64 {
+// CommandsOfANode returns the mean number of commands of the nodes that ran any; NaN if no node
+// did.
+func (t Trial) CommandsOfANode() float64 {
 	var sum, counting float64
-	for _, n := range t.Nodes {
-		for _, c := range n.Commands {
-			sum += float64(c)
-		}
-		if len(n.Commands) > 0 {
+	for _, n := range t.Commands {
+		sum += float64(n)
+		if n > 0 {
 			counting++
 		}
 	}
@@ -37,15 +35,15 @@ func (t Trial) Fairness() float64 {
 // A Spread is a figure over the rounds.
 type Spread struct{ Median, Min, Max float64 }
 
-// A Summary is one subject in all rounds.
+// A Summary has the results of one subject in all rounds.
 type Summary struct {
 	Subject Subject
-	Trials  []Trial // one a round, and one at least
-	Ratio   float64 // median cycles a second, divided by those of the first subject; 0: it had none
+	Trials  []Trial // one for each round; at least one
+	Ratio   float64 // median cycles a second, relative to the first subject; zero if the first subject had no cycles
 }
 
-// Over returns the spread of a figure over the rounds in which it is a number; zero if there are
-// none.
+// Over returns the spread of a figure over the rounds in which the figure is a number; zero if
+// there is no such round.
 func (s Summary) Over(figure func(Trial) float64) Spread {
 	var xs []float64
 	for _, t := range s.Trials {

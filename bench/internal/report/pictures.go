@@ -33,20 +33,20 @@ var (
 	faint = color.RGBA{0xe0, 0xe4, 0xe8, 0xff}
 	shade = color.RGBA{0xee, 0xea, 0xdc, 0xff} // of a fault
 
-	// colours of subjects can be told apart by the colour-blind.
+	// colours of subjects are distinguishable for colour-blind readers.
 	colours = []color.Color{
 		color.RGBA{0x00, 0x72, 0xb2, 0xff}, color.RGBA{0xd5, 0x5e, 0x00, 0xff}, color.RGBA{0x00, 0x93, 0x6b, 0xff}, color.RGBA{0xb8, 0x57, 0x8f, 0xff},
 		color.RGBA{0xb9, 0x82, 0x00, 0xff}, color.RGBA{0x3b, 0x97, 0xcf, 0xff}, color.RGBA{0x6b, 0x6f, 0x75, 0xff}, color.RGBA{0x4b, 0x3b, 0x9b, 0xff},
 	}
 )
 
-// dark is for readers with a dark page: light and dark change places, hues stay.
+// dark is for readers with a dark page: it exchanges light and dark, and keeps the hues.
 const dark = `<style>@media (prefers-color-scheme:dark){svg>g{filter:invert(.92) hue-rotate(180deg)}}</style>`
 
 // SVGs draws the pictures of a run by the names of their files.
 func SVGs(run record.Run) map[string][]byte {
 	pictures := map[string][]byte{}
-	sums := slices.DeleteFunc(run.Summaries(), func(s record.Summary) bool { return s.Sum(cycles) == 0 })
+	sums := slices.DeleteFunc(run.Summaries(), func(s record.Summary) bool { return s.Acquire(1).Max == 0 }) // no acquisition was timed
 	if len(sums) == 0 {
 		return pictures
 	}
@@ -75,7 +75,8 @@ func style(size vg.Length, colour color.Color) text.Style {
 	return text.Style{Color: colour, Font: f, Handler: plot.DefaultTextHandler}
 }
 
-// picture draws plots below each other, between a title with a caption and the load with the machine.
+// picture draws plots below each other. The title and a caption are above them, and the load and
+// the machine below.
 func picture(run record.Run, title, caption string, height vg.Length, plots []*plot.Plot) []byte {
 	source := fmt.Sprintf("%s; %s; %s", load(run), machine(run), run.Date.UTC().Format("2 January 2006"))
 	heading, small := style(18, ink), style(13, muted)
@@ -155,7 +156,8 @@ func align(s text.Style, x draw.XAlignment, y draw.YAlignment) text.Style {
 	return s
 }
 
-// lanes gives a plot a lane for each subject, with figures at the right, the first at the top.
+// lanes gives a plot a lane for each subject, with figures at the right. The first subject is at
+// the top.
 func lanes(p *plot.Plot, sums []record.Summary, figures func(record.Summary) string) (y func(i int) float64) {
 	y = func(i int) float64 { return float64(len(sums) - 1 - i) }
 	var titles, right []string
@@ -174,12 +176,13 @@ func lanes(p *plot.Plot, sums []record.Summary, figures func(record.Summary) str
 	return y
 }
 
-// colour follows from the place of the subject in the run, so it is the same in all pictures.
+// colour returns the colour of a subject. It depends on the position of the subject in the run, so
+// it is the same in all pictures.
 func colour(run record.Run, s record.Summary) color.Color {
 	return colours[slices.Index(run.Subjects, s.Subject)%len(colours)]
 }
 
-// across draws a line of a lane.
+// across draws a horizontal line in a lane.
 func across(from, to, y float64, width vg.Length, c color.Color) plot.Plotter {
 	return &plotter.Line{XYs: plotter.XYs{{X: from, Y: y}, {X: to, Y: y}}, LineStyle: draw.LineStyle{Color: c, Width: width}}
 }
@@ -218,7 +221,7 @@ func throughput(run record.Run, sums []record.Summary) *plot.Plot {
 	return p
 }
 
-// latency shows the time to get a lock from the median to the maximum.
+// latency shows the time to get a lock, from the median to the maximum.
 func latency(run record.Run, sums []record.Summary) *plot.Plot {
 	p := newPlot("time to get a lock (logarithmic)")
 	for _, s := range sums {
@@ -253,8 +256,8 @@ func (bar) DrawGlyph(c *draw.Canvas, s draw.GlyphStyle, at vg.Point) {
 	c.StrokeLine2(draw.LineStyle{Color: s.Color, Width: 4}, at.X, at.Y-s.Radius, at.X, at.Y+s.Radius)
 }
 
-// throughFault shows the time to get a lock over the first round, with a plot for each subject: a line
-// that stays, that rises, or that has a gap.
+// throughFault shows the time to get a lock during the first round, with a plot for each subject.
+// The line stays level, rises, or has a gap.
 func throughFault(run record.Run, sums []record.Summary) (plots []*plot.Plot) {
 	lo, hi := math.Inf(1), 0.0
 	for _, s := range sums {

@@ -19,8 +19,8 @@ type figure struct {
 	of   func(record.Summary) string
 }
 
-// writeTable writes a table in Markdown with a row for each summary. The separator of cells may have
-// a tab for a tabwriter.
+// writeTable writes a table in Markdown with a row for each summary. The separator of cells may
+// contain a tab, for a tabwriter.
 func writeTable(w io.Writer, separator string, sums []record.Summary, figures []figure) {
 	words := []figure{
 		{"", func(s record.Summary) string { return s.Subject.Title }},
@@ -52,8 +52,8 @@ func writeTable(w io.Writer, separator string, sums []record.Summary, figures []
 	}
 }
 
-// figures returns the columns that suit the run: the effect of a fault, the cost of held locks, or the
-// speed with either the exclusion of callers or the cost of a cycle.
+// figures returns the columns that suit the run: the effect of a fault, the cost of held locks, or
+// the speed. With the speed it shows either the exclusion of callers or the cost of a cycle.
 func figures(run record.Run) []figure {
 	is := func(what func(record.Trial) bool) bool { return slices.ContainsFunc(run.Trials, what) }
 	switch {
@@ -67,7 +67,7 @@ func figures(run record.Run) []figure {
 	return slices.Concat(speed, costs)
 }
 
-// median shows the median of a figure over the rounds, "-" if it is unknown.
+// median writes the median of a figure over the rounds, or "-" if it is unknown.
 func median(show func(float64) string, figure func(record.Trial) float64) func(record.Summary) string {
 	return func(s record.Summary) string {
 		x := s.Over(figure).Median
@@ -99,7 +99,7 @@ var exclusion = []figure{
 var costs = []figure{
 	{"client CPU", median(span, func(t record.Trial) float64 { return float64(t.CPU) / float64(t.Cycles) })},
 	{"allocations", median(count, func(t record.Trial) float64 { return float64(t.Allocs) / float64(t.Cycles) })},
-	{"commands a node", median(significant, func(t record.Trial) float64 { return t.Commands() / float64(t.Cycles) })},
+	{"commands a node", median(significant, func(t record.Trial) float64 { return t.CommandsOfANode() / float64(t.Cycles) })},
 }
 
 var holding = []figure{

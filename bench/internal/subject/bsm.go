@@ -16,11 +16,10 @@ func ofBSM() Spec {
 			Note: "One server instead of a quorum, which shows the cost of the quorum. Retries every 100 ms, as in its examples, and does not renew. " + goredisNote,
 		},
 		Open: func(_ context.Context, urls []string, cfg Config) (Client, error) {
-			servers, err := Parse(urls[:1])
+			client, err := newGoredis(urls[0], cfg)
 			if err != nil {
 				return nil, err
 			}
-			client := newGoredis(servers[0], cfg)
 			return &bsmClient{redislock.New(client), cfg.TTL, client.Close}, nil
 		},
 	}
@@ -44,8 +43,8 @@ func (c *bsmClient) Acquire(ctx context.Context, name string) (Lock, error) {
 
 func (c *bsmClient) Close() error { return c.stop() }
 
-// bsmTries is redislock.LinearBackoff that keeps the time of the last try, from which the lock is
-// valid for a TTL. The library does not report the end.
+// bsmTries is a redislock.LinearBackoff that keeps the time of the last try. The lock is valid for
+// one TTL from that time; the library does not report the end.
 type bsmTries struct{ last time.Time }
 
 func (t *bsmTries) NextBackoff() time.Duration {

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -26,16 +25,16 @@ func limit() Spec {
 	}
 }
 
-// A limitClient is a raw connection to each server. A step writes the requests of all callers to all
-// servers and reads the answers of a majority. The answers of the other servers, which do the same
-// work, are read a step later.
+// A limitClient has a raw connection to each server. A step writes the requests of all callers to
+// all servers and reads the answers of a majority. It reads the answers of the other servers, which
+// do the same work, one step later.
 //
 // A goroutine for each connection, independent callers, and groups of callers with connections of
 // their own were measured, and are not faster.
 type limitClient struct {
 	callers int
 	conns   []*limitConn
-	behind  int // steps whose answers the last servers still owe
+	behind  int // number of steps whose answers from the other servers are still unread
 }
 
 type limitConn struct {
@@ -45,9 +44,6 @@ type limitConn struct {
 }
 
 func openLimit(ctx context.Context, urls []string, cfg Config) (Client, error) {
-	if _, err := Parse(urls); err != nil {
-		return nil, err
-	}
 	l := &limitClient{callers: cfg.Callers}
 	for _, url := range urls {
 		c, err := dialLimit(ctx, url)
@@ -67,7 +63,7 @@ func openLimit(ctx context.Context, urls []string, cfg Config) (Client, error) {
 	return l, nil
 }
 
-// Acquire makes a Client of the limit.
+// Acquire makes the limit a Client.
 func (l *limitClient) Acquire(context.Context, string) (Lock, error) {
 	return nil, errors.New("the limit has no locks")
 }
@@ -96,7 +92,7 @@ func (l *limitClient) Step() (began, acquired, released time.Time, err error) {
 			_, _ = c.Write(step.request(c)) // a connection that cannot be written to cannot be read either
 		}
 		if step.done == &acquired {
-			if err := l.read(l.others(), l.behind); err != nil { // while the servers work
+			if err := l.read(l.others(), l.behind); err != nil { // reads old answers while the servers work
 				return began, acquired, released, err
 			}
 			l.behind = 0
@@ -110,7 +106,7 @@ func (l *limitClient) Step() (began, acquired, released time.Time, err error) {
 	return began, acquired, released, nil
 }
 
-// read takes the answers to some steps.
+// read reads the answers to some steps.
 func (l *limitClient) read(conns []*limitConn, steps int) error {
 	for _, c := range conns {
 		c.SetReadDeadline(time.Now().Add(10 * time.Second))
@@ -127,7 +123,7 @@ func (l *limitClient) read(conns []*limitConn, steps int) error {
 	return nil
 }
 
-// answer checks one of the expected answers, each of which is a line.
+// answer checks one expected answer. Each answer is a line.
 func answer(line []byte) error {
 	switch string(line) {
 	case "+OK\r\n", ":1\r\n":
@@ -138,7 +134,7 @@ func answer(line []byte) error {
 	return fmt.Errorf("unexpected answer %q", line)
 }
 
-// request returns a command as Redis reads it.
+// request returns a command in the format that Redis reads.
 func request(args ...string) []byte {
 	b := fmt.Appendf(nil, "*%d\r\n", len(args))
 	for _, a := range args {
@@ -149,8 +145,8 @@ func request(args ...string) []byte {
 
 const deleteScript = `if redis.call("GET",KEYS[1])==ARGV[1] then return redis.call("DEL",KEYS[1]) else return 0 end`
 
-// deletes are the servers' own compare-and-delete commands, and a script for servers that lack or
-// forbid them.
+// deletes has the servers' own compare-and-delete commands, and a script for servers that lack or
+// forbid these commands.
 var deletes = []func(key, value string) []string{
 	func(key, value string) []string { return []string{"DELEX", key, "IFEQ", value} }, // Redis 8.4
 	func(key, value string) []string { return []string{"DELIFEQ", key, value} },       // Valkey 9
@@ -167,9 +163,6 @@ type limitDial struct {
 // dialLimit connects, logs in, and tries the deletes on a key that does not exist.
 func dialLimit(ctx context.Context, url string) (limitDial, error) {
 	d := limitDial{limitConn: &limitConn{}}
-	if strings.HasPrefix(url, "rediss:") {
-		return d, errors.New("the limit cannot be measured over TLS")
-	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	r, err := redis.DialURLContext(ctx, url, redis.DialContextFunc(func(ctx context.Context, network, address string) (net.Conn, error) {

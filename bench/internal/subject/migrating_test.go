@@ -18,11 +18,12 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// docs/MIGRATING.md says what the calls of other libraries are here. The tests of this file make each
-// call of its tables, those of the other libraries too, on the same servers, so that what it says of
-// programs side by side is tried as well. They stand here because this module has the libraries.
+// docs/MIGRATING.md lists the calls of other libraries with their equivalents. The tests of this file
+// make each call of its tables, with both libraries on the same servers, so they also test the claims
+// about programs that run at the same time. The tests are in this module because it requires the
+// libraries.
 
-// servers are some in this process, with clients of go-redis.
+// servers returns servers in this process, with clients of go-redis.
 func servers(t *testing.T, n int) (urls []string, clients []*goredislib.Client) {
 	t.Helper()
 	f, err := fleet.Start(t.Context(), fleet.Embedded, fleet.Options{Nodes: n})
@@ -38,7 +39,7 @@ func servers(t *testing.T, n int) (urls []string, clients []*goredislib.Client) 
 	return f.URLs(), clients
 }
 
-// ours opens a Locker that takes a busy machine for no outage.
+// ours opens a Locker with long timeouts, so that a busy machine does not look like an outage.
 func ours(t *testing.T, urls []string, opts ...redlock.LockerOption) *redlock.Locker {
 	t.Helper()
 	nodes, err := pool.Open(urls...)
@@ -51,7 +52,7 @@ func ours(t *testing.T, urls []string, opts ...redlock.LockerOption) *redlock.Lo
 
 func TestRedsyncAndItsCounterparts(t *testing.T) {
 	urls, clients := servers(t, 3)
-	ctx, name, ttl, n, d := t.Context(), "invoice:42", time.Minute, 2, time.Millisecond // a twentieth of the TTL is a timeout
+	ctx, name, ttl, n, d := t.Context(), "invoice:42", time.Minute, 2, time.Millisecond // the node timeout is a twentieth of the TTL
 	var pools []redis.Pool
 	for _, client := range clients {
 		pools = append(pools, goredis.NewPool(client))
@@ -64,7 +65,7 @@ func TestRedsyncAndItsCounterparts(t *testing.T) {
 	require.NoError(t, locker.Close())
 	locker = ours(t, urls, redlock.TTL(ttl))
 
-	// redsync has the lock.
+	// First redsync has the lock.
 	mutex := rs.NewMutex(name, redsync.WithExpiry(ttl), redsync.WithTries(n), redsync.WithRetryDelay(d),
 		redsync.WithTimeoutFactor(0.05), redsync.WithDriftFactor(0.01), redsync.WithFailFast(true), redsync.WithSetNXOnExtend())
 	require.NoError(t, mutex.LockContext(ctx))
@@ -78,7 +79,7 @@ func TestRedsyncAndItsCounterparts(t *testing.T) {
 	extended, err := mutex.ExtendContext(ctx)
 	assert.True(t, extended, err)
 
-	// Its value is a handle for both.
+	// The value of the lock is a handle for both libraries.
 	value := mutex.Value()
 	adopted, err := locker.Adopt(ctx, name, value)
 	assert.NoError(t, err)
@@ -163,14 +164,14 @@ func TestRedislockAndItsCounterparts(t *testing.T) {
 	assert.NoError(t, lock.Release(ctx))
 }
 
-// TestCounterpartsOfLibrariesInOtherLanguages has the calls that the tables have for Redisson and
+// TestCounterpartsOfLibrariesInOtherLanguages makes the calls in the tables for Redisson and
 // DistributedLock.
 func TestCounterpartsOfLibrariesInOtherLanguages(t *testing.T) {
 	urls, _ := servers(t, 3)
 	ctx, name, names, p, k := t.Context(), "a", []string{"a", "b"}, "app:", 2
-	ttl, lease, d := 20*time.Second, 20*time.Second, time.Second
+	ttl, lease, wait, d := 20*time.Second, 20*time.Second, time.Second, time.Second
 	locker := ours(t, urls, redlock.Prefix(p), redlock.TTL(ttl))
-	lock, err := locker.Acquire(ctx, name, redlock.TTL(lease), redlock.Renew(false))
+	lock, err := locker.Acquire(ctx, name, redlock.Wait(wait), redlock.TTL(lease), redlock.Renew(false))
 	require.NoError(t, err)
 	assert.True(t, lock.Valid())
 	_, err = locker.TryAcquire(ctx, name)
@@ -200,7 +201,7 @@ func TestCounterpartsOfLibrariesInOtherLanguages(t *testing.T) {
 	assert.NoError(t, lock.Release(ctx))
 }
 
-// TestRedissonAndWeDoNotExcludeEachOther: its lock is a hash on one server.
+// TestRedissonAndWeDoNotExcludeEachOther: a lock of Redisson is a hash on one server.
 func TestRedissonAndWeDoNotExcludeEachOther(t *testing.T) {
 	urls, clients := servers(t, 3)
 	ctx := t.Context()
@@ -214,12 +215,12 @@ func TestRedissonAndWeDoNotExcludeEachOther(t *testing.T) {
 	assert.ErrorIs(t, err, redlock.ErrNoQuorum)
 	assert.ErrorContains(t, err, redlock.ErrWrongType.Error())
 
-	// What Redisson asks for a lock that is there.
+	// Redisson sends this request to look for an existing lock.
 	err = clients[1].HExists(ctx, "nightly", "285475da-9152-4c83-822a-67ee2f116a79:52").Err()
 	assert.ErrorContains(t, err, "WRONGTYPE")
 	assert.NoError(t, lock.Release(ctx))
 
-	// What its semaphore leaves under the plain name.
+	// The semaphore of Redisson has the plain name as its key.
 	for _, client := range clients {
 		require.NoError(t, client.Set(ctx, "seats", 3, 0).Err())
 	}

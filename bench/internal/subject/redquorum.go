@@ -15,8 +15,6 @@ import (
 func redquorums() []Spec {
 	return []Spec{
 		redquorum("redquorum", "redquorum", "The defaults: renewal and memory guard on, no fencing tokens."),
-		redquorum("redquorum-noguard", "redquorum, no memory guard",
-			"MemoryGuard(false): servers that may have forgotten locks vote, as with all other libraries.", redlock.MemoryGuard(false)),
 		redquorum("redquorum-fenced", "redquorum, fenced",
 			"Fenced(): each lock has a fencing token, which no other library here offers.", redlock.Fenced()),
 		redquorum("redquorum-fair", "redquorum, fair",
@@ -44,8 +42,8 @@ func redquorum(name, title, note string, opts ...redlock.LockerOption) Spec {
 	}
 }
 
-// begun returns the client when the servers are no longer new. New servers do not vote for a TTL and
-// raise all tokens for ten seconds, which must not be measured.
+// begun returns the client when the servers are no longer new. New servers do not vote for one TTL,
+// and raise all tokens for ten seconds. The trial must not measure this.
 func begun(ctx context.Context, c Client) (Client, error) {
 	for {
 		lock, err := c.Acquire(ctx, fmt.Sprintf("bench:first:%x", rand.Uint64()))
@@ -55,6 +53,9 @@ func begun(ctx context.Context, c Client) (Client, error) {
 				raised = time.Until(time.UnixMicro(fenced.Fence()))
 			}
 			err = lock.Release(ctx)
+		}
+		if errors.Is(err, redlock.ErrNoQuorum) && ctx.Err() == nil {
+			continue // a busy machine may pause for longer than Patience
 		}
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("the servers do not grant a first lock: %w", err), c.Close())

@@ -33,20 +33,19 @@ func redsyncs() []Spec {
 	}
 }
 
-func ofRedsync(name, variant, note string, connect func(*goredislib.Options, Config) (redis.Pool, func() error), opts ...redsync.Option) Spec {
+func ofRedsync(name, variant, note string, connect func(url string, cfg Config) (redis.Pool, func() error, error), opts ...redsync.Option) Spec {
 	return Spec{
 		Subject: record.Subject{
 			Name: name, Title: fmt.Sprintf("%s (%s)", titled("redsync", "github.com/go-redsync/redsync/v4"), variant), Note: note + redsyncNote,
 		},
 		Open: func(_ context.Context, urls []string, cfg Config) (Client, error) {
-			servers, err := Parse(urls)
-			if err != nil {
-				return nil, err
-			}
 			c := &redsyncClient{opts: append([]redsync.Option{redsync.WithExpiry(cfg.TTL)}, opts...)}
 			var pools []redis.Pool
-			for _, s := range servers {
-				pool, stop := connect(s, cfg)
+			for _, url := range urls {
+				pool, stop, err := connect(url, cfg)
+				if err != nil {
+					return nil, err
+				}
 				pools, c.stops = append(pools, pool), append(c.stops, stop)
 			}
 			c.redsync = redsync.New(pools...)
@@ -89,30 +88,33 @@ func (l redsyncLock) Release(ctx context.Context) error {
 	return err
 }
 
-func openRedigo(o *goredislib.Options, cfg Config) (redis.Pool, func() error) {
+func openRedigo(url string, cfg Config) (redis.Pool, func() error, error) {
 	timeout := min(cfg.TTL/4, 500*time.Millisecond)
 	pool := &redigolib.Pool{
-		MaxIdle:     4 * max(cfg.Callers, 16), // with fail-fast, requests of earlier cycles are under way
+		MaxIdle:     4 * max(cfg.Callers, 16), // with fail-fast, requests of earlier cycles are still in progress
 		IdleTimeout: 240 * time.Second,
 		Dial: func() (redigolib.Conn, error) {
-			return redigolib.Dial(o.Network, o.Addr,
-				redigolib.DialConnectTimeout(timeout), redigolib.DialReadTimeout(timeout), redigolib.DialWriteTimeout(timeout),
-				redigolib.DialUsername(o.Username), redigolib.DialPassword(o.Password), redigolib.DialDatabase(o.DB),
-				redigolib.DialUseTLS(o.TLSConfig != nil), redigolib.DialTLSConfig(o.TLSConfig))
+			return redigolib.DialURL(url, redigolib.DialConnectTimeout(timeout), redigolib.DialReadTimeout(timeout), redigolib.DialWriteTimeout(timeout))
 		},
 	}
-	return redigo.NewPool(pool), pool.Close
+	return redigo.NewPool(pool), pool.Close, nil
 }
 
-func openGoredis(o *goredislib.Options, cfg Config) (redis.Pool, func() error) {
-	client := newGoredis(o, cfg)
-	return goredis.NewPool(client), client.Close
+func openGoredis(url string, cfg Config) (redis.Pool, func() error, error) {
+	client, err := newGoredis(url, cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	return goredis.NewPool(client), client.Close, nil
 }
 
-// newGoredis turns off the log of go-redis, which has a line for each failure in addition to the
-// errors.
-func newGoredis(o *goredislib.Options, cfg Config) *goredislib.Client {
+// newGoredis turns off the log of go-redis. The log repeats each error.
+func newGoredis(url string, cfg Config) (*goredislib.Client, error) {
 	logging.Disable()
+	o, err := goredislib.ParseURL(url)
+	if err != nil {
+		return nil, err
+	}
 	o.PoolSize = max(cfg.Callers, 16)
-	return goredislib.NewClient(o)
+	return goredislib.NewClient(o), nil
 }

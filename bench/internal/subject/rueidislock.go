@@ -2,9 +2,7 @@ package subject
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
-	"net"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -22,26 +20,14 @@ func ofRueidislock() Spec {
 		},
 		Renews: true,
 		Open: func(_ context.Context, urls []string, cfg Config) (Client, error) {
-			servers, err := Parse(urls[:1])
+			server, err := rueidis.ParseURL(urls[0])
 			if err != nil {
 				return nil, err
 			}
-			o := servers[0]
-			option := rueidislock.LockerOption{
-				KeyMajority: 1, NoLoopTracking: true, KeyValidity: cfg.TTL,
-				ClientOption: rueidis.ClientOption{
-					ForceSingleClient: true, // miniredis claims to be a cluster, with a wrong address
-					InitAddress:       []string{o.Addr}, TLSConfig: o.TLSConfig,
-					Username: o.Username, Password: o.Password, SelectDB: o.DB,
-				},
-			}
-			if o.Network == "unix" {
-				option.ClientOption.DialCtxFn = func(ctx context.Context, path string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
-					return d.DialContext(ctx, "unix", path)
-				}
-			}
+			server.ForceSingleClient = true // miniredis claims to be a cluster, with a wrong address
+			option := rueidislock.LockerOption{KeyMajority: 1, NoLoopTracking: true, KeyValidity: cfg.TTL, ClientOption: server}
 			locker, err := rueidislock.NewLocker(option)
-			if errors.Is(err, rueidis.ErrNoCache) { // miniredis has no client tracking; the README's advice
+			if errors.Is(err, rueidis.ErrNoCache) { // miniredis has no client tracking; the README advises this setting
 				option.ClientOption.DisableCache = true
 				locker, err = rueidislock.NewLocker(option)
 			}
@@ -58,8 +44,8 @@ type rueidislockClient struct {
 	ttl    time.Duration
 }
 
-// Acquire gives the library a context that ends with ctx while it waits, but not later: its locks
-// end with the context of their acquisition.
+// Acquire passes the library a context that ends with ctx only during the wait, because the
+// library's locks end with the context of their acquisition.
 func (c *rueidislockClient) Acquire(ctx context.Context, name string) (Lock, error) {
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	waiting := context.AfterFunc(ctx, cancel)
@@ -86,7 +72,8 @@ type rueidislockLock struct {
 	until   time.Time // without renewal
 }
 
-// Release waits for the answer of the server or the end of the key: the library takes no context.
+// Release waits for the answer of the server or the end of the key, because the library takes no
+// context.
 func (l *rueidislockLock) Release(context.Context) error {
 	lost := l.held.Err() != nil
 	l.release()
@@ -96,7 +83,8 @@ func (l *rueidislockLock) Release(context.Context) error {
 	return nil
 }
 
-// Until returns now at least, as long as the library's context lives, which is all that it reports.
+// Until returns the present time while the library's context lives, because the library reports
+// nothing else.
 func (l *rueidislockLock) Until() time.Time {
 	now := time.Now()
 	switch {

@@ -1,8 +1,8 @@
-// Package subject has the measured libraries behind one interface, each with the configuration that
-// its own README recommends, and the physical limit of the servers without a library.
+// Package subject adapts the measured libraries to one interface, each with the configuration that
+// its own README recommends. It also measures the physical limit of the servers without a library.
 //
-// Where a library has no recommendation, a subject takes the setting that suits the library best,
-// and its Note says so.
+// If a README has no recommendation, the subject uses the best setting for the library, and mentions
+// it in its Note.
 package subject
 
 import (
@@ -13,26 +13,24 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/redquorum/redquorum/bench/internal/record"
 )
 
 // A Spec is a library in one configuration, or the limit.
 type Spec struct {
 	record.Subject
-	Renews  bool         // the library keeps locks until their release
-	Prepare func() error // builds what Open needs, without a time limit; may be nil
+	Renews  bool         // the library renews locks until their release
+	Prepare func() error // prepares Open, for example by a build, without a time limit; may be nil
 
-	// Open connects to the servers, of which some subjects use the first only. It returns when locks
-	// can be acquired.
+	// Open connects to the servers; some subjects use only the first server. It returns when locks can
+	// be acquired.
 	Open func(ctx context.Context, urls []string, cfg Config) (Client, error)
 }
 
 // A Config is common to all subjects.
 type Config struct {
-	TTL     time.Duration // of each lock; at least 10 ms
-	Callers int           // of this process; sizes connection pools
+	TTL     time.Duration // TTL of each lock; at least 10 ms
+	Callers int           // number of callers in this process, for the size of connection pools
 }
 
 // A Client takes locks. It is safe for concurrent use.
@@ -41,12 +39,12 @@ type Client interface {
 	// lock does not end with ctx.
 	Acquire(ctx context.Context, name string) (Lock, error)
 
-	// Close closes the connections. Locks should be released before.
+	// Close closes the connections. The caller should release its locks first.
 	Close() error
 }
 
-// A Lock is held by one caller, which calls Release once. A lock with permits has Permit() int, the
-// number of the permit.
+// A Lock is held by one caller, which calls Release once. A lock with permits also has a method
+// Permit() int, which returns the number of the permit.
 type Lock interface {
 	Release(ctx context.Context) error
 
@@ -55,7 +53,7 @@ type Lock interface {
 	Until() time.Time
 }
 
-// A Stepper is a Client without locks, the limit.
+// A Stepper is a Client without locks. The limit is one.
 type Stepper interface {
 	// Step makes one cycle of all callers and returns its times.
 	Step() (began, acquired, released time.Time, err error)
@@ -86,7 +84,7 @@ func Find(names []string) (found []Spec, err error) {
 	return found, nil
 }
 
-// titled returns the name of a library with the version that is built in.
+// titled returns the name of a library with its version in this build.
 func titled(name, module string) string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, dep := range info.Deps {
@@ -96,16 +94,4 @@ func titled(name, module string) string {
 		}
 	}
 	return name
-}
-
-// Parse reads URLs of servers. Errors do not show them, because they may contain passwords.
-func Parse(urls []string) (all []*redis.Options, err error) {
-	for i, url := range urls {
-		options, err := redis.ParseURL(url)
-		if err != nil {
-			return nil, fmt.Errorf("URL %d: specify redis://[user:password@]host[:port][/database], rediss:// or unix:///path", i+1)
-		}
-		all = append(all, options)
-	}
-	return all, nil
 }

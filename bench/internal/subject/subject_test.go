@@ -16,17 +16,17 @@ import (
 
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/keys"
-	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/testenv"
 )
 
 const (
 	testLimit = 20 * time.Second       // only failing tests reach it
-	brief     = 200 * time.Millisecond // keeps a caller waiting, and ends within a TTL
+	brief     = 200 * time.Millisecond // time for which a caller waits; shorter than a TTL
 	ttl       = time.Second
 )
 
-// TestMain sees that each Close ends all goroutines of its library. It builds the command before any
-// test has a time limit; if that fails, Open reports it.
+// TestMain checks that each Close ends all goroutines of its library. It builds the command before
+// any test has a time limit; if that fails, Open reports it.
 func TestMain(m *testing.M) {
 	_, _ = built()
 	goleak.VerifyTestMain(m)
@@ -52,7 +52,7 @@ func acquire(t *testing.T, c Client, name string) Lock {
 	return l
 }
 
-// do asks one server.
+// do sends a command to one server.
 func do(t testing.TB, url, command string, args ...any) any {
 	t.Helper()
 	c, err := redis.DialURL(url)
@@ -63,7 +63,7 @@ func do(t testing.TB, url, command string, args ...any) any {
 	return reply
 }
 
-// locks returns the keys that end with name on any server, and those of its permits.
+// locks returns the keys on any server that end with name, and the keys of its permits.
 func locks(t testing.TB, urls []string, name string) (found []string) {
 	t.Helper()
 	stem, tail := keys.Slots(name)
@@ -95,12 +95,12 @@ var promises = map[string]func(t *testing.T, s Spec, urls []string, a, b Client,
 		}
 		began := time.Now()
 		_, err := b.Acquire(within(t, brief), name)
-		if time.Since(began) < ttl/2 || s.Renews { // else the lock may have expired, on a busy machine
+		if time.Since(began) < ttl/2 || s.Renews { // otherwise the lock may have expired on a busy machine
 			require.Error(t, err)
 		}
 		require.NoError(t, lock.Release(t.Context()))
 		require.NoError(t, acquire(t, b, name).Release(t.Context()))
-		if permits(s) == 1 { // with fail-fast a deletion may overtake the SET of a straggler, which expires
+		if permits(s) == 1 { // with fail-fast, a deletion may overtake the SET on a slow node; that key then expires
 			require.Eventually(t, func() bool { return len(locks(t, urls, name)) == 0 }, testLimit, ttl/10)
 		}
 	},
@@ -130,28 +130,11 @@ var promises = map[string]func(t *testing.T, s Spec, urls []string, a, b Client,
 		}
 		require.NoError(t, lock.Release(t.Context()))
 	},
-	"many callers take turns": func(t *testing.T, _ Spec, _ []string, a, b Client, name string) {
-		done := make(chan error)
-		for _, c := range []Client{a, a, b, b} {
-			go func() {
-				for range 2 {
-					lock, err := c.Acquire(within(t, testLimit), name)
-					if err == nil {
-						err = lock.Release(t.Context())
-					}
-					done <- err
-				}
-			}()
-		}
-		for range 8 {
-			assert.NoError(t, <-done)
-		}
-	},
 }
 
 func TestLibraries(t *testing.T) {
-	f := need.Servers(t, fleet.Process, fleet.Options{Nodes: 5, Volatile: true})
-	small := need.Servers(t, fleet.Embedded, fleet.Options{Nodes: 5})
+	f := testenv.Servers(t, fleet.Process, fleet.Options{Nodes: 5, Volatile: true})
+	small := testenv.Servers(t, fleet.Embedded, fleet.Options{Nodes: 5})
 	for _, s := range All() {
 		if s.Name == "limit" {
 			continue
@@ -177,7 +160,7 @@ func TestLibraries(t *testing.T) {
 	}
 }
 
-// step runs the limit for some cycles.
+// step runs some cycles of the limit.
 func step(t *testing.T, urls []string, cycles int) error {
 	t.Helper()
 	c, err := limit().Open(t.Context(), urls, Config{TTL: testLimit, Callers: 4})
@@ -195,7 +178,7 @@ func step(t *testing.T, urls []string, cycles int) error {
 
 func TestEveryServerDoesTheWorkOfTheLimit(t *testing.T) {
 	t.Parallel()
-	f := need.Servers(t, fleet.Process, fleet.Options{Nodes: 5, Volatile: true})
+	f := testenv.Servers(t, fleet.Process, fleet.Options{Nodes: 5, Volatile: true})
 	for _, u := range f.URLs() {
 		do(t, u, "CONFIG", "RESETSTAT")
 	}
@@ -212,7 +195,8 @@ func TestEveryServerDoesTheWorkOfTheLimit(t *testing.T) {
 	assert.Error(t, err)
 }
 
-// TestLimitReleasesByTheServersOwnCommand: redquorum does, and a slower limit would be none.
+// TestLimitReleasesByTheServersOwnCommand: redquorum uses that command, so a limit without it would
+// be too low.
 func TestLimitReleasesByTheServersOwnCommand(t *testing.T) {
 	t.Parallel()
 	for _, native := range []string{"DELEX", "DELIFEQ", "EVALSHA"} {
@@ -239,40 +223,8 @@ func TestLimitReleasesByTheServersOwnCommand(t *testing.T) {
 		err := step(t, []string{"redis://" + r.Addr()}, 1)
 		assert.NoError(t, err, native)
 		assert.Equal(t, 4, released, native)
-		if native != "EVALSHA" { // nothing was deleted: the next cycle is refused
+		if native != "EVALSHA" { // nothing was deleted, so the next cycle is refused
 			assert.ErrorContains(t, step(t, []string{"redis://" + r.Addr()}, 2), "a lock was refused")
 		}
-	}
-}
-
-func TestUnreachableServersAreReportedWithoutPasswords(t *testing.T) {
-	t.Parallel()
-	for _, s := range All() {
-		t.Run(s.Name, func(t *testing.T) {
-			t.Parallel()
-			for _, url := range []string{"redis://somebody:secret@127.0.0.1:1", "redis://me:secret@h:port", "http://me:secret@h"} { // no server listens on port 1
-				c, err := s.Open(within(t, ttl), []string{url}, Config{TTL: ttl, Callers: 1})
-				if err == nil {
-					_, err = c.Acquire(within(t, brief), "any")
-					require.NoError(t, c.Close())
-				}
-				require.Error(t, err)
-				assert.NotContains(t, err.Error(), "secret")
-			}
-		})
-	}
-}
-
-func TestFindNamesTheSubjects(t *testing.T) {
-	t.Parallel()
-	found, err := Find([]string{"bsm", "redquorum"})
-	require.NoError(t, err)
-	assert.Equal(t, "bsm", found[0].Name)
-	assert.Equal(t, "redquorum", found[1].Name)
-	_, err = Find([]string{"redsink"})
-	for _, s := range All() {
-		assert.ErrorContains(t, err, s.Name)
-		assert.NotEmpty(t, s.Title, s.Name)
-		assert.NotEmpty(t, s.Note, s.Name)
 	}
 }

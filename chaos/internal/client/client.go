@@ -1,10 +1,10 @@
-// Package client is a program that needs locks, as a process of its own: some goroutines acquire,
+// Package client is a program that needs locks, in a process of its own: its goroutines acquire,
 // work, write to the register and release, until standard input ends. It writes its history to
-// standard output. Its locks are those of a redlock.Locker, of a daemon, of another library, or of a program that
-// speaks chaos/PROTOCOL.md.
+// standard output. It takes its locks from a redlock.Locker, a daemon, another library, or a program
+// that speaks chaos/PROTOCOL.md.
 //
-// It does what its lock allows, and no more, with the flaw that every program has: between its last
-// look at the lock and the write some time passes.
+// The client works only while it believes that it has its lock. Like every program, it has one
+// flaw: time passes between its last look at the lock and the write.
 package client
 
 import (
@@ -20,45 +20,46 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/chaos/internal/history"
-	"github.com/redquorum/redquorum/internal/timetest"
+	"github.com/redquorum/redquorum/internal/sim"
 	"github.com/redquorum/redquorum/redlock"
 )
 
 // env is the variable with the configuration of a client.
 const env = "REDQUORUM_CHAOS_CLIENT"
 
-// callers is how many goroutines a client has. Another library has one lock at a time.
+// callers is the number of goroutines of a client. With another library a client has one lock at a
+// time.
 const callers = 3
 
 // A Config is the work of a client.
 type Config struct {
-	Who      int // its number; no two processes have the same
+	Who      int // number of the client; no two processes have the same number
 	URLs     []string
 	Register string // address
 	Locks    []history.Lock
 	Names    []string
-	Permits  string // the name of which there are permits
+	Permits  string // the name with permits
 	Seed     uint64
 	TTL      time.Duration
 	Guard    bool             // MemoryGuard
-	Work     [2]time.Duration // bounds how long a lock is held, drawn evenly
+	Work     [2]time.Duration // bounds of the time a lock is held, drawn uniformly
 
-	// Other is one of Libraries that gives the locks instead of this module's, or a command. That
-	// is run by sh, in the client's process group: faults hit both.
+	// Other replaces this module's library by one of Libraries, or by a command. sh runs the command
+	// in the process group of the client, so faults hit both.
 	Other string
 
 	Run  string // the path of redlock, if "redlock run" gives the locks
 	Over string // the address of a daemon that gives the locks over HTTP; empty: none
-	// Daemon is the path of redlock. A process that has it is the daemon, and takes no locks.
+	// Daemon is the path of redlock. A process with a Daemon is the daemon, and takes no locks.
 	Daemon string
 
-	// ClockOffset is how far this client's wall clock is ahead. Fencing tokens are taken from it,
-	// and must not depend on it.
+	// // ClockOffset sets this client's wall clock ahead. Fencing tokens come from that clock, but
+	// must // not depend on it.
 	ClockOffset time.Duration
 }
 
-// Main runs this process as a client if it was started to be one, until its standard input ends. The
-// locks are released then.
+// Main runs this process as a client if it was started as one, until its standard input ends. Then
+// Main releases the locks.
 func Main() (is bool, err error) {
 	text, is := os.LookupEnv(env)
 	if !is {
@@ -71,7 +72,7 @@ func Main() (is bool, err error) {
 	return true, err
 }
 
-// A lock is what the work under it needs of it.
+// A lock has the methods that the work under it needs.
 type lock interface {
 	Context() context.Context
 	Remaining() time.Duration
@@ -80,7 +81,7 @@ type lock interface {
 	Release(context.Context) error
 }
 
-// A grant is what locks have in common that are not of the library in this process.
+// A grant is the common part of locks from outside of this process.
 type grant struct {
 	ctx    context.Context
 	end    context.CancelCauseFunc // of ctx
@@ -92,7 +93,7 @@ func (g *grant) Context() context.Context { return g.ctx }
 func (g *grant) Fence() int64             { return g.fence }
 func (g *grant) Permit() int              { return g.permit }
 
-// A giver is where locks come from.
+// A giver is a source of locks.
 type giver interface {
 	acquire(context.Context, demand) (lock, error)
 	Close() error
@@ -136,7 +137,7 @@ func (c Config) run() error {
 	return errors.Join(append(errs, cl.locks.Close())...)
 }
 
-// open opens what gives the locks.
+// open opens the giver.
 func (c *client) open() error {
 	if c.Other != "" {
 		l, known, err := c.openLibrary()
@@ -156,14 +157,14 @@ func (c *client) open() error {
 		c.locks, c.callers = served{c.Over, c.TTL, &http.Client{}}, callers
 		return c.log.Add(history.Event{At: history.Now(), Kind: history.Ready, Who: c.Who, Text: history.OverHTTP})
 	}
-	l, err := c.locker(redlock.MemoryGuard(c.Guard), timetest.Wall(func() time.Time { return time.Now().Add(c.ClockOffset) }))
+	l, err := c.locker(redlock.MemoryGuard(c.Guard), sim.Wall(func() time.Time { return time.Now().Add(c.ClockOffset) }))
 	c.locks, c.callers = locker{l}, callers
 	return err
 }
 
-// cycle takes a lock, works, and gives it back. Its error is about the apparatus, not about locks.
+// cycle takes a lock, works, and releases the lock. Its error concerns the test setup, not locks.
 func (c *client) cycle(ctx context.Context, chance *rand.Rand) error {
-	sleep(ctx, between(chance, 0, 30*time.Millisecond)) // or a busy process would keep the lock to itself
+	sleep(ctx, between(chance, 0, 30*time.Millisecond)) // otherwise a busy process would keep the lock
 	d := c.draw(chance)
 	d.Who, d.Op, d.Kind = c.Who, c.ops.Add(1), history.Asked
 	h := &hold{client: c, chance: chance, id: d.Event}
@@ -185,22 +186,22 @@ func (c *client) cycle(ctx context.Context, chance *rand.Rand) error {
 		return err
 	}
 	if of, can := lock.(*redlock.Lock); can && d.downgrade && h.look() {
-		h.writes = "" // it is a reader from here on
+		h.writes = "" // the holder is a reader from here on
 		h.note(history.Event{Kind: history.Downgrading})
 		h.note(history.Event{Kind: history.Downgraded, Text: reason(of.Downgrade(ctx))})
 		if err := h.work(ctx); err != nil {
 			return err
 		}
 	}
-	h.look() // one without a deadline is known to be held up to here
+	h.look() // a lock without a deadline is known to be held until now
 	h.note(history.Event{Kind: history.Leaving})
 	err = lock.Release(context.WithoutCancel(ctx))
 	h.note(history.Event{Kind: history.Released, Text: reason(err)})
 	return c.log.Err()
 }
 
-// reason is the kind of an error, as far as a caller can know it, and its text behind a colon. It is
-// empty without an error.
+// reason returns the kind of an error, as far as a caller can distinguish kinds, and its text after
+// a colon. It returns "" for a nil error.
 func reason(err error) string {
 	if err == nil {
 		return ""
@@ -235,11 +236,11 @@ func sleep(ctx context.Context, d time.Duration) {
 
 // A hold is one acquisition, and the work that is done under its lock.
 type hold struct {
-	id     history.Event // what all its events have
+	id     history.Event // common fields of all its events
 	client *client
 	chance *rand.Rand
 	lock   lock
-	until  int64  // the latest deadline that was written down
+	until  int64  // the latest recorded deadline
 	writes string // the register's key; empty: the holder writes nothing
 }
 
@@ -249,8 +250,8 @@ func (h *hold) note(e history.Event) {
 	h.client.log.Add(e)
 }
 
-// deadline is when the lock ends as far as this process can know, or zero if it has ended. The
-// clock is read first: a pause before the second reading makes the deadline an earlier one.
+// deadline returns the end of the lock, according to this process, or zero if the lock has ended.
+// It reads the clock first, so that a pause before the second reading makes the deadline earlier.
 func (h *hold) deadline() int64 {
 	now := history.Now()
 	if left := h.lock.Remaining(); left > 0 {
@@ -259,8 +260,8 @@ func (h *hold) deadline() int64 {
 	return 0
 }
 
-// begin notes the lock that was granted. A writer with a token writes with it; a program that has
-// none writes all the same: that is what becomes of the resource without.
+// begin notes the granted lock. A writer with a token writes with it. A program without a token
+// writes too, to show the damage to the resource.
 func (h *hold) begin(lock lock) {
 	h.lock = lock
 	h.until = h.deadline()
@@ -270,7 +271,7 @@ func (h *hold) begin(lock lock) {
 	h.note(history.Event{Kind: history.Granted, Permit: lock.Permit(), Token: lock.Fence(), Until: h.until})
 }
 
-// look reports whether the lock is held, and notes a later deadline than before.
+// look reports whether the lock is held, and notes the deadline if it is later than before.
 func (h *hold) look() bool {
 	until := h.deadline()
 	// Two readings differ by the time between them; a renewal adds a third of the TTL.
@@ -288,8 +289,8 @@ func (h *hold) noteLoss() {
 	}
 }
 
-// work looks at the lock, prepares something, and writes it, again and again. It is mostly one write,
-// so that locks change hands often; sometimes it takes longer than a lease that is not renewed.
+// work looks at the lock, prepares something, and writes it, repeatedly. Usually it is one write, so
+// that locks change hands often. Sometimes work takes longer than a lease without renewal.
 func (h *hold) work(ctx context.Context) error {
 	work := h.client.Work
 	span := work[0]
@@ -301,7 +302,7 @@ func (h *hold) work(ctx context.Context) error {
 	}
 	for enough := time.Now().Add(span); h.look(); {
 		sleep(ctx, between(h.chance, 0, 50*time.Millisecond))
-		// A pause somewhere here is what fencing is for.
+		// A pause at this point is the reason that fencing is necessary.
 		if h.writes != "" {
 			write := history.Event{Name: h.writes, Token: h.lock.Fence(), Who: h.id.Who, Op: h.id.Op}
 			if err := sendWrite(h.client.Register, write); err != nil {

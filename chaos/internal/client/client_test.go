@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// lonely is a client without servers, which asks in vain.
+// lonely is a client without servers, so its requests fail.
 func lonely(t *testing.T) client.Config {
 	t.Helper()
 	reg, err := client.ServeRegister(history.NewLog(io.Discard))
@@ -44,12 +44,12 @@ func lonely(t *testing.T) client.Config {
 	}
 }
 
-func TestHowAClientEndsIsReported(t *testing.T) {
+func TestEndOfAClientIsReported(t *testing.T) {
 	t.Parallel()
 	for says, end := range map[string]func(*client.Process) error{
 		"client 3: exit status 1":           func(p *client.Process) error { return p.Stop(limit) },
 		"client 3 did not end within 100ms": func(p *client.Process) error { return errors.Join(p.Pause(), p.Stop(100*time.Millisecond)) },
-		"": func(p *client.Process) error { // also if it is paused, or killed
+		"": func(p *client.Process) error { // Stop succeeds even if the process is paused or killed
 			return errors.Join(p.Pause(), p.Resume(), p.Pause(), p.Kill(), p.Stop(limit))
 		},
 	} {
@@ -67,7 +67,7 @@ func TestHowAClientEndsIsReported(t *testing.T) {
 	}
 }
 
-func TestTheRegisterTakesTheHighestTokens(t *testing.T) {
+func TestRegisterAcceptsTheHighestTokens(t *testing.T) {
 	t.Parallel()
 	var record bytes.Buffer
 	register, err := client.ServeRegister(history.NewLog(&record))

@@ -15,8 +15,8 @@ import (
 
 var everything = Config{Who: 3, Locks: history.Locks, Names: []string{"a", "b", "c"}, Permits: "p"}
 
-// An option that does not go with the others would look like a lock that is not granted.
-func TestWhatIsDrawnCanBeAskedFor(t *testing.T) {
+// An invalid combination of options would look like a refused lock.
+func TestDrawnDemandsAreValid(t *testing.T) {
 	t.Parallel()
 	nodes, err := pool.Open("redis://127.0.0.1:1")
 	require.NoError(t, err)

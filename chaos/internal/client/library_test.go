@@ -11,14 +11,14 @@ import (
 
 	"github.com/redquorum/redquorum/chaos/internal/history"
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/testenv"
 )
 
-// TestEachLibraryExcludes on one server, and gives back what it had. The TTL is also how long this module's
-// library takes no lock on new servers.
-func TestEachLibraryExcludes(t *testing.T) {
+// TestEachLibraryExcludesOtherClients: each library takes a lock on one server, excludes a second
+// client, and releases its lock. New servers grant no lock of this module's library for one TTL.
+func TestEachLibraryExcludesOtherClients(t *testing.T) {
 	t.Parallel()
-	url := need.Servers(t, fleet.Process, fleet.Options{Nodes: 1, Volatile: true}).URLs()[0]
+	url := testenv.Servers(t, fleet.Process, fleet.Options{Nodes: 1, Volatile: true}).URLs()[0]
 	conn, err := redis.DialURL(url)
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
@@ -48,11 +48,11 @@ func TestEachLibraryExcludes(t *testing.T) {
 				assert.Greater(t, of.Remaining(), 4*time.Second, name)
 			}
 			require.NoError(t, held.Release(t.Context()))
+			left, err := redis.Strings(conn.Do("KEYS", "*"+name))
+			require.NoError(t, err)
+			assert.Empty(t, left)
 			require.NoError(t, one.Close())
 			require.NoError(t, two.Close())
 		}
-		left, err := redis.Strings(conn.Do("KEYS", name))
-		require.NoError(t, err)
-		assert.Empty(t, left)
 	}
 }

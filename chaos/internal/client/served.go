@@ -20,16 +20,17 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// sessionTTL is the least. It is below that of the locks, so that some sessions end before the locks
-// would.
+// sessionTTL is the shortest TTL of a session. It is below the TTL of the locks, so that some
+// sessions end before their locks would.
 const sessionTTL = time.Second
 
-// pause is between two tries to reach a daemon.
+// pause is the time between two tries to reach a daemon.
 const pause = 20 * time.Millisecond
 
-// runDaemon runs a daemon until standard input ends, which then leaves its clients little time.
+// runDaemon runs a daemon until standard input ends. After that, the daemon gives its clients only
+// a short time to finish.
 func runDaemon(c Config) error {
-	// One that was killed may not be gone yet.
+	// Wait for the port: a killed daemon may still be running.
 	await(func() (io.Closer, error) { return net.Listen("tcp", c.Over) })
 	cmd := exec.Command(c.Daemon, "serve", "--listen", c.Over, "--stop-within", "500ms", "--node", strings.Join(c.URLs, ","))
 	var said bytes.Buffer
@@ -39,7 +40,7 @@ func runDaemon(c Config) error {
 	}
 	go func() { // ends with the process
 		io.Copy(io.Discard, os.Stdin)
-		// Before it listens the signal would be the end of it.
+		// Wait until the daemon listens: before that, the signal would kill it.
 		await(func() (io.Closer, error) { return net.Dial("tcp", c.Over) })
 		cmd.Process.Signal(syscall.SIGTERM)
 	}()
@@ -60,16 +61,16 @@ func await(open func() (io.Closer, error)) {
 	}
 }
 
-// A served takes locks over HTTP, as programs in other languages do: it has no look at the lock, but
-// what the daemon's answers say. Each lock has a session of its own. One of which it is not known what
-// has become is left alone, and so ends.
+// A served takes locks over HTTP, as programs in other languages do: the answers of the daemon are
+// its only information. Each lock has a session of its own. After an unknown outcome the client
+// leaves the session alone, so the session ends.
 type served struct {
 	addr string
 	ttl  time.Duration
 	http *http.Client
 }
 
-// An answered is what this client needs of the answers.
+// An answered has the fields of the answers that this client needs.
 type answered struct {
 	Lease    string
 	Session  string
@@ -79,16 +80,16 @@ type answered struct {
 	Fence    int64
 	Permits  []int
 	Leases   []answered
-	Kind     string // of a lock, or of a problem
+	Kind     string // kind of a lock, or of a problem
 	Detail   string
 }
 
 func (from served) Close() error { from.http.CloseIdleConnections(); return nil }
 
-// errSilent says that the outcome of a request is not known.
+// errSilent means that the outcome of a request is unknown.
 var errSilent = errors.New("no answer")
 
-// ask makes a request of a session, which may be none yet. A nil body is none.
+// ask sends a request of a session, which may not exist yet. A nil body means no body.
 func (from served) ask(ctx context.Context, session, request string, body map[string]any) (a answered, err error) {
 	how, path, _ := strings.Cut(request, " ")
 	var text []byte
@@ -149,7 +150,7 @@ func (from served) acquire(ctx context.Context, d demand) (lock, error) {
 	sent := history.Now()
 	a, err := from.ask(ctx, l.session, "POST /v1/locks", wish)
 	for errors.Is(err, errSilent) && ctx.Err() == nil {
-		sleep(ctx, pause) // and ask again: it may have the lock by now
+		sleep(ctx, pause) // then ask again, because the session may have the lock by now
 		sent = history.Now()
 		a, err = from.ask(ctx, l.session, "POST /v1/locks", wish)
 	}
@@ -173,7 +174,7 @@ type lease struct {
 	until       int64 // by history.Now
 }
 
-// Remaining asks the daemon for the lease. Without an answer what it said before still stands.
+// Remaining asks the daemon for the lease. Without an answer, the last answer remains valid.
 func (l *lease) Remaining() time.Duration {
 	ctx, cancel := context.WithTimeout(l.ctx, l.from.ttl/4)
 	defer cancel()
@@ -184,7 +185,7 @@ func (l *lease) Remaining() time.Duration {
 	case mine >= 0:
 		l.hear(state.Leases[mine], sent)
 	default:
-		l.hear(answered{Lost: fmt.Sprint("the daemon knows nothing of it: ", err)}, sent)
+		l.hear(answered{Lost: fmt.Sprint("the daemon does not know the lease: ", err)}, sent)
 	}
 	if l.ctx.Err() != nil {
 		return 0
@@ -192,7 +193,7 @@ func (l *lease) Remaining() time.Duration {
 	return time.Duration(l.until - history.Now())
 }
 
-// hear takes in what an answer says of the lease, to a request that was sent at a time.
+// hear applies an answer about the lease. The request was sent at the given time.
 func (l *lease) hear(a answered, sent int64) {
 	if !a.Held {
 		l.end(fmt.Errorf("%w: %s", redlock.ErrLost, a.Lost))

@@ -10,15 +10,15 @@ import (
 // Never is a time after all others.
 const Never int64 = math.MaxInt64
 
-// An Acquisition is all that a client wrote about one call of Acquire and the lock that came of it.
-// Events that did not happen, or were not written, are at Never.
+// An Acquisition has the events of one call of Acquire and its lock. Events that did not happen, or
+// were not written, are at Never.
 type Acquisition struct {
-	Event   // that it was asked for; Names are one at least; Permit and Token are those granted, and Until is the latest deadline
+	Event   // the Asked event, with at least one name, and with the granted Permit and Token, and the latest deadline in Until
 	Asked   int64
 	Granted int64
 	Failed  int64
 	Lost    int64
-	Reading int64 // a writer's, from its Downgrade on
+	Reading int64 // time of a writer's Downgrade
 	Leaving int64
 	Why     string
 }
@@ -26,8 +26,8 @@ type Acquisition struct {
 // Held reports whether the client had the lock.
 func (a *Acquisition) Held() bool { return a.Granted != Never }
 
-// Keys are what the lock was of: its names, or one slot of a name with permits. Of each key there
-// is one writer at a time.
+// Keys returns the keys of the lock: its names, or one slot of a name with permits. Each key has one
+// writer at a time.
 func (a *Acquisition) Keys() []string {
 	if len(a.Names) > 1 {
 		return a.Names
@@ -35,8 +35,8 @@ func (a *Acquisition) Keys() []string {
 	return []string{Slot(a.Name, a.Permit)}
 }
 
-// End is when the client no longer relied on the lock: from its deadline on, when it heard of a
-// loss, or when it began to release, whichever was first. It may lie before Granted, where the
+// End returns the time from which the client no longer relied on the lock: its deadline, its notice
+// of a loss, or the start of its release, whichever was first. End may be before Granted if the
 // client was paused before it could look.
 func (a *Acquisition) End() int64 { return min(a.Until, a.Lost, a.Leaving) }
 
@@ -44,7 +44,7 @@ func (a *Acquisition) String() string {
 	return fmt.Sprintf("client %d's acquisition %d", a.Who, a.Op)
 }
 
-// Key tells the acquisitions of all clients apart.
+// Key identifies an acquisition among the acquisitions of all clients.
 type Key struct {
 	Who int
 	Op  int64
@@ -53,8 +53,8 @@ type Key struct {
 // ofLocks are the events that follow Asked.
 var ofLocks = []Kind{Granted, Failed, Extended, Lost, Downgrading, Leaving}
 
-// Acquisitions puts the clients' events together, ordered by when they were asked. An event
-// of a lock that was not asked for is an error.
+// Acquisitions groups the events of clients by acquisition, in order of the requests. An event of a
+// lock that no client requested is an error.
 func Acquisitions(events []Event) ([]*Acquisition, error) {
 	byKey := map[Key]*Acquisition{}
 	var all []*Acquisition
@@ -62,12 +62,12 @@ func Acquisitions(events []Event) ([]*Acquisition, error) {
 		key := Key{e.Who, e.Op}
 		a := byKey[key]
 		if slices.Contains(ofLocks, e.Kind) && (a == nil || a.Name != e.Name || a.Lock != e.Lock) {
-			return nil, fmt.Errorf("history: event %d, %+v: nobody has asked for this", i+1, e)
+			return nil, fmt.Errorf("history: event %d, %+v: no client requested this lock", i+1, e)
 		}
 		switch e.Kind {
 		case Asked:
 			if a != nil {
-				return nil, fmt.Errorf("history: event %d, %+v: it is the second such event", i+1, e)
+				return nil, fmt.Errorf("history: event %d, %+v: the event is duplicated", i+1, e)
 			}
 			e.Until = Never
 			if len(e.Names) == 0 {

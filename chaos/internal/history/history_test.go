@@ -17,7 +17,7 @@ func read(t *testing.T, text string) (events []history.Event) {
 	return events
 }
 
-func TestWhatIsWrittenIsRead(t *testing.T) {
+func TestReaderReturnsTheWrittenEvents(t *testing.T) {
 	t.Parallel()
 	events := []history.Event{
 		{At: 1, Kind: history.Asked, Who: 1, Op: 2, Name: "a"},
@@ -35,13 +35,13 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	assert.Equal(t, events, read(t, out.String()))
 }
 
-func TestALineThatItsWriterDidNotFinishIsLeftOut(t *testing.T) {
+func TestUnfinishedLineIsOmitted(t *testing.T) {
 	t.Parallel()
 	assert.Len(t, read(t, `{"at":1,"kind":"asked"}`+"\n"+`{"at":2,"ki`), 1)
 	assert.Error(t, history.Read(strings.NewReader("{}\n{]\n"), func(history.Event) {}))
 }
 
-func TestAHoldEndsAtWhateverComesFirst(t *testing.T) {
+func TestHoldEndsAtTheEarliestEnd(t *testing.T) {
 	t.Parallel()
 	for text, end := range map[string]int64{
 		`{"at":3,"kind":"granted","until":50}`:                                                  50,
@@ -61,7 +61,7 @@ func TestAHoldEndsAtWhateverComesFirst(t *testing.T) {
 	}
 }
 
-func TestALogKnowsWhenSomethingWasLast(t *testing.T) {
+func TestLogReturnsTheTimeOfTheLastEvent(t *testing.T) {
 	t.Parallel()
 	log := history.NewLog(&bytes.Buffer{})
 	require.NoError(t, log.Add(history.Event{At: 5, Kind: history.Granted, Name: "a+b", Names: []string{"a", "b"}, Lock: history.Set}))
@@ -73,7 +73,7 @@ func TestALogKnowsWhenSomethingWasLast(t *testing.T) {
 	assert.Zero(t, log.Last(history.Asked, "a"))
 }
 
-func TestEventsThatNoClientCanProduceAreAnError(t *testing.T) {
+func TestImpossibleEventsAreAnError(t *testing.T) {
 	t.Parallel()
 	const asked = `{"kind":"asked","name":"a"}`
 	for _, text := range []string{

@@ -12,7 +12,7 @@ import (
 	"github.com/redquorum/redquorum/chaos/internal/history"
 )
 
-// good is a history with everything in it that is right.
+// good is a history with every kind of valid event.
 const good = `
 	0   asked    1.1 a
 	5   asked    2.1 a             # waits
@@ -71,7 +71,7 @@ const good = `
 	692 accepted 2.6 p_permit_1 9
 `
 
-func TestAGoodHistoryPasses(t *testing.T) {
+func TestValidHistoryPasses(t *testing.T) {
 	t.Parallel()
 	v := verdict(t, good, []string{"pause-client", "kill-client"})
 	assert.Empty(t, v.Violations)
@@ -89,8 +89,8 @@ func TestAGoodHistoryPasses(t *testing.T) {
 	assert.Equal(t, map[string]int{"pause-client": 1}, v.Faults)
 }
 
-// Locks without tokens are of programs that have none, and write all the same.
-func TestWithoutTokensHoldersWriteInTheOrderOfTheirGrants(t *testing.T) {
+// Programs without tokens take locks without tokens, and write too.
+func TestHoldersWithoutTokensWriteInGrantOrder(t *testing.T) {
 	t.Parallel()
 	const history = `
 		0   asked    2.1 a plain
@@ -107,8 +107,8 @@ func TestWithoutTokensHoldersWriteInTheOrderOfTheirGrants(t *testing.T) {
 	assert.Contains(t, v.Violations[0].Text, "client 1's acquisition 1 wrote after client 2's acquisition 1")
 }
 
-// Each history is wrong in one way; the rules that it breaks are given.
-func TestEachRuleFindsWhatIsWrong(t *testing.T) {
+// Each history has one fault. Each row names the rules that it breaks.
+func TestEachRuleFindsItsViolations(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ what, text, rules, says string }{
 		{"granted while another that was extended holds it", `
@@ -200,7 +200,7 @@ func TestEachRuleFindsWhatIsWrong(t *testing.T) {
 			10 granted 1.1 z 0 20
 			20 calm
 			30 asked   1.2 z shared`,
-			"evidence", `"shared": nobody got the lock after`},
+			"evidence", `"shared": no client got the lock after`},
 		{"a key left behind", `
 			31 left 3 a`,
 			"leftover", "node 3 still has the key"},
@@ -209,11 +209,11 @@ func TestEachRuleFindsWhatIsWrong(t *testing.T) {
 			10 granted 1.1 c 100 20
 			20 calm
 			30 asked 1.2 c`,
-			"evidence", "nobody got the lock after"},
+			"evidence", "no client got the lock after"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			t.Parallel()
-			// So that nothing else is missing.
+			// These events are the evidence that each history needs.
 			const before = "\n0 asked 9.1 z\n1 granted 9.1 z 1 9\n2 accepted 9.1 z 1\n"
 			const after = "\n999 asked 9.2 z\n1000 granted 9.2 z 2 1009\n"
 			v := verdict(t, before+c.text+after)
@@ -226,7 +226,7 @@ func TestEachRuleFindsWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestARunThatShowsNothingFails(t *testing.T) {
+func TestRunWithoutEvidenceFails(t *testing.T) {
 	t.Parallel()
 	v := verdict(t, "0 asked 1.1 a\n9 failed 1.1 a", []string{"flush"}, []string{"reset", "drop-replies"})
 	assert.Equal(t, []string{"evidence"}, broken(v))
@@ -237,8 +237,8 @@ func TestARunThatShowsNothingFails(t *testing.T) {
 	assert.Zero(t, v.Broken("overlap"))
 }
 
-// A grant that a paused client notes late does not count against it.
-func TestAClientThatWasPausedWhileItAcquiredClaimsNothing(t *testing.T) {
+// A grant that a paused client notes late is not a violation.
+func TestClientPausedDuringItsAcquisitionClaimsNothing(t *testing.T) {
 	t.Parallel()
 	v := verdict(t, `
 		0   asked    1.1 a

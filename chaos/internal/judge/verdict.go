@@ -9,26 +9,26 @@ import (
 	"github.com/redquorum/redquorum/chaos/internal/history"
 )
 
-// A Verdict is the violations of a history, and the counts that they rest on.
+// A Verdict has the violations of a history, and its counts.
 type Verdict struct {
 	Violations []Violation
 
 	Granted  int
-	Of       map[history.Lock]int // granted, by kind of lock
-	Seen     map[string]int       // what became of them, in words for the report
-	Failed   map[string]int       // acquisitions in vain, by reason; unknown: the client was killed
+	Of       map[history.Lock]int // number of granted locks, by kind
+	Seen     map[string]int       // number of each outcome, in words for the report
+	Failed   map[string]int       // failed acquisitions, by reason; unknown: the client was killed
 	Accepted int                  // writes
-	Refused  int                  // stale writes, that fencing kept out
+	Refused  int                  // stale writes that fencing refused
 	Faults   map[string]int       // by kind
 
-	Clients map[string]bool // what programs say they are
-	Notice  time.Duration   // the longest that a holder worked on after another was granted its lock
+	Clients map[string]bool // names that programs report
+	Notice  time.Duration   // the longest time a holder worked after another client got its lock
 }
 
-// OK is true if nothing is wrong.
+// OK reports whether the history has no violation.
 func (v *Verdict) OK() bool { return len(v.Violations) == 0 }
 
-// Broken is how many violations of a rule there are.
+// Broken returns the number of violations of a rule.
 func (v *Verdict) Broken(rule string) (n int) {
 	for _, f := range v.Violations {
 		if f.Rule == rule {
@@ -77,9 +77,8 @@ func (v *Verdict) count(events []history.Event, all []*history.Acquisition) {
 	}
 }
 
-// missing finds what the run has not shown: a run in which nothing happens violates nothing. Names
-// and kinds of locks that were asked for must have been granted in the calm at the end, unless the
-// run was broken off before.
+// missing finds missing evidence, because a run without events violates nothing. In the calm at the
+// end, clients must get each requested name and kind of lock, unless the run was interrupted before.
 func (v *Verdict) missing(events []history.Event, all []*history.Acquisition, wanted [][]string) {
 	if v.Granted == 0 {
 		v.found(Evidence, "", 0, "no lock was granted")
@@ -105,7 +104,7 @@ func (v *Verdict) missing(events []history.Event, all []*history.Acquisition, wa
 	}
 	for _, about := range slices.Sorted(maps.Keys(granted)) {
 		if !granted[about] {
-			v.found(Evidence, about, calm, "nobody got the lock after all faults were healed")
+			v.found(Evidence, about, calm, "no client got the lock after all faults were undone")
 		}
 	}
 }

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A stage is a world of which only the record is real.
+// A stage is a world without servers and clients that only records the faults.
 type stage struct {
 	mu     sync.Mutex
 	did    []string
@@ -48,19 +48,19 @@ func (s *stage) world() World {
 	return World{map[Kind]Fault{PauseServer: fault, PauseClient: fault, Flush: fault}, history.NewLog(io.Discard)}
 }
 
-func TestAFaultIsMadeAndUndone(t *testing.T) {
+func TestFaultIsMadeAndUndone(t *testing.T) {
 	t.Parallel()
 	var s stage
 	w := s.world()
 	require.NoError(t, Run(t.Context(), Plan{{{Kind: PauseServer, Victims: []int{1, 3}, For: time.Millisecond}}}, w))
-	slices.Sort(s.did[:2]) // they are struck at the same time, and healed likewise
+	slices.Sort(s.did[:2]) // two faults start at the same time, and two end at the same time
 	slices.Sort(s.did[2:])
 	assert.Equal(t, []string{"make pause-server 1", "make pause-server 3", "undo pause-server 1", "undo pause-server 3"}, s.did)
 	assert.Positive(t, w.Log.Last(history.Fault, PauseServer))
 	assert.ErrorContains(t, Run(t.Context(), Plan{{{Kind: Reset, Victims: []int{1}}}}, w), "nothing makes a reset")
 }
 
-func TestAnInterruptedPlanIsUndoneAtOnce(t *testing.T) {
+func TestInterruptedPlanIsUndoneAtOnce(t *testing.T) {
 	t.Parallel()
 	var s stage
 	ctx, cancel := context.WithCancel(t.Context())
@@ -77,7 +77,7 @@ func TestAnInterruptedPlanIsUndoneAtOnce(t *testing.T) {
 	assert.Equal(t, []string{"make pause-client 0", "make pause-server 1", "undo pause-client 0", "undo pause-server 1"}, s.did)
 }
 
-func TestAFaultThatCannotBeMadeOrUndoneEndsTheRun(t *testing.T) {
+func TestFailedFaultEndsTheRun(t *testing.T) {
 	t.Parallel()
 	for _, broken := range []string{"make", "undo"} {
 		s := stage{broken: broken}

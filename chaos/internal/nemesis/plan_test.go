@@ -12,8 +12,8 @@ import (
 
 var setting = Setting{Seed: 7, Duration: time.Minute, Nodes: 5, Clients: 4, Daemons: 2, TTL: 1500 * time.Millisecond}
 
-// A seed decides the plan. In a lane one fault ends before the next begins, and the last in time, and
-// there is every fault that the scenario promises.
+// A seed determines the plan. In a lane each fault ends before the next begins, and before the end of
+// the plan. The plan has each kind of fault of the scenario.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	for _, s := range Scenarios {
@@ -39,7 +39,7 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-func TestTheNamedFaultsAreWhatTheirNamesSay(t *testing.T) {
+func TestNamedFaultsMatchTheirNames(t *testing.T) {
 	t.Parallel()
 	scenario := func(name string) Scenario {
 		s, ok := ByName(name)

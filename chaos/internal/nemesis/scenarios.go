@@ -6,26 +6,26 @@ import (
 	"github.com/redquorum/redquorum/internal/fleet"
 )
 
-// A Scenario says which faults there are, and on what.
+// A Scenario has the faults of a run, and their victims.
 type Scenario struct {
 	Name  string
 	About string
 	Lanes []Lane
 
-	Persistence []fleet.Persistence // of the nodes; repeated if there are more of them; nil: none
+	Persistence []fleet.Persistence // persistence of the nodes in order, repeated if there are more nodes; nil: none
 	Relayed     bool                // clients reach the servers through relays
-	Standbys    bool                // of all nodes; every second client loses sight of a primary
-	Copies      bool                // of all nodes; no client knows of them
-	Clocks      bool                // of servers can be set
-	Served      bool                // every second client takes its locks over HTTP, of a daemon
-	ByRun       bool                // every second client takes its locks by redlock run
+	Standbys    bool                // each node has a standby; every second client loses its connection to a primary
+	Copies      bool                // each node has a copy that clients do not know
+	Clocks      bool                // the clocks of servers can be set
+	Served      bool                // every second client takes its locks over HTTP, from a daemon
+	ByRun       bool                // every second client takes its locks through redlock run
 	Busy        bool                // clients hold their locks for most of a TTL
 }
 
 // A Lane is a series of faults, one at a time.
 type Lane struct {
 	Gap   [2]float64 // between the end of a fault and the next one, in TTLs
-	Kinds []Kind     // that it draws
+	Kinds []Kind     // kinds to draw from
 }
 
 var (
@@ -34,11 +34,11 @@ var (
 	seldom = [2]float64{0.3, 1.5}
 )
 
-// Scenarios are all that there are.
+// Scenarios are all scenarios.
 var Scenarios = []Scenario{
 	{Name: "pause-servers", About: "servers hang, also most of them",
 		Lanes: []Lane{{often, []Kind{PauseServer}}}},
-	{Name: "pause-clients", About: "clients hang past the end of their locks, and then go on",
+	{Name: "pause-clients", About: "clients hang past the end of their locks, and then continue",
 		Lanes: []Lane{{often, []Kind{PauseClient}}}},
 	{Name: "kill-clients", About: "clients die with their locks",
 		Lanes: []Lane{{often, []Kind{KillClient}}}},
@@ -95,8 +95,8 @@ var Scenarios = []Scenario{
 
 var ofNetwork = []Kind{Reset, DropRequests, DropReplies, DelayRequests, DelayReplies, HoldRequests, HoldReplies}
 
-// Wanted are the kinds of faults of which a run must have seen at least one of each group, or it
-// has shown nothing.
+// Wanted returns groups of kinds of faults. A run needs at least one fault of each group to prove
+// anything.
 func (s Scenario) Wanted() (groups [][]string) {
 	for _, lane := range s.Lanes {
 		groups = append(groups, lane.Kinds)
@@ -104,7 +104,7 @@ func (s Scenario) Wanted() (groups [][]string) {
 	return groups
 }
 
-// ByName returns the scenario of that name.
+// ByName returns the scenario with the given name.
 func ByName(name string) (s Scenario, ok bool) {
 	i := slices.IndexFunc(Scenarios, func(s Scenario) bool { return s.Name == name })
 	if i >= 0 {
@@ -113,7 +113,7 @@ func ByName(name string) (s Scenario, ok bool) {
 	return s, i >= 0
 }
 
-// Writes is the persistence of n nodes.
+// Writes returns the persistence of n nodes.
 func (s Scenario) Writes(n int) []fleet.Persistence {
 	if s.Persistence == nil {
 		return slices.Repeat([]fleet.Persistence{fleet.None}, n)

@@ -5,17 +5,18 @@ import (
 	"net"
 	"net/url"
 
-	"github.com/redquorum/redquorum/internal/relay"
+	"github.com/redquorum/redquorum/internal/fleet/relay"
 )
 
-// A Machine has its own way to the servers, which can be cut while the other machines keep theirs.
+// A Machine has its own connection to the servers, which can be cut without affecting other
+// machines.
 type Machine struct {
 	Name   string
-	URLs   []string // its ends of the wires, as pool.Open wants them
+	URLs   []string // URLs of its relays, for pool.Open
 	relays []*relay.Relay
 }
 
-// Machines gives each name a machine. stop takes the wires away.
+// Machines returns a machine for each name. stop closes their relays.
 func Machines(urls []string, names ...string) (all []*Machine, stop func(), err error) {
 	stop = func() {
 		for _, m := range all {
@@ -31,7 +32,7 @@ func Machines(urls []string, names ...string) (all []*Machine, stop func(), err 
 			u, err := url.Parse(raw)
 			if err != nil || u.Scheme != "redis" {
 				stop()
-				return nil, nil, fmt.Errorf("URL %d: this example needs redis://host:port", i+1) // not repeated: it may hold a password
+				return nil, nil, fmt.Errorf("URL %d: this example needs redis://host:port", i+1) // the error omits the URL, which may contain a password
 			}
 			if u.Port() == "" {
 				u.Host = net.JoinHostPort(u.Hostname(), "6379")
@@ -48,7 +49,7 @@ func Machines(urls []string, names ...string) (all []*Machine, stop func(), err 
 	return all, stop, nil
 }
 
-// Cut loses all packets from now on, without a word to either side.
+// Cut drops all packets from now on, without notifying either side.
 func (m *Machine) Cut() {
 	for _, r := range m.relays {
 		r.Break(relay.Requests, relay.Fault{Mode: relay.Drop})

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestACutIsOfOneMachineOnly(t *testing.T) {
+func TestCutAffectsOnlyOneMachine(t *testing.T) {
 	t.Parallel()
 	urls, stop, err := start(t.Context(), "")
 	require.NoError(t, err)
@@ -29,7 +29,7 @@ func TestACutIsOfOneMachineOnly(t *testing.T) {
 	}
 }
 
-func TestMachinesKeepWhatTheURLSaysAndHideIt(t *testing.T) {
+func TestMachinesKeepAndHideThePassword(t *testing.T) {
 	t.Parallel()
 	all, stop, err := Machines([]string{"redis://user:secret@localhost/3"}, "anna")
 	require.NoError(t, err)

@@ -1,6 +1,6 @@
-// Package stage gives the examples servers, and machines that can be cut off from them, so that they
-// need nothing but Go. It is no part of what they show: a program of your own hands the URLs of its
-// servers to pool.Open.
+// Package stage provides the servers of the examples, and machines that can be cut off from them,
+// so that the examples need only Go. Your own program does not need it, because it passes the URLs
+// of its servers to pool.Open.
 package stage
 
 import (
@@ -16,16 +16,16 @@ import (
 	"github.com/redquorum/redquorum/internal/fleet"
 )
 
-// limit is for a story that hangs, not for one that takes its time.
+// limit ends a story that hangs. It is far longer than any story takes.
 const limit = time.Minute
 
-// A Story shows one thing, and returns an error if it did not happen.
+// A Story demonstrates one use, and returns an error if it failed.
 type Story func(ctx context.Context, out io.Writer, urls []string) error
 
-// Main runs a story on the servers that flag -nodes names, or on five servers in this process, and
-// exits with 1 if it has failed.
+// Main runs a story on the servers named by flag -nodes, or on five servers in this process. It
+// exits with 1 if the story fails.
 func Main(story Story) {
-	nodes := flag.String("nodes", "", "redis:// URLs with commas between them; empty: five servers in this process")
+	nodes := flag.String("nodes", "", "comma-separated redis:// URLs (default: five servers in this process)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -46,7 +46,7 @@ func run(ctx context.Context, out io.Writer, nodes string, story Story) error {
 	return story(ctx, out, urls)
 }
 
-// start returns the URLs that nodes lists, or those of five new servers, which stop ends.
+// start returns the URLs in nodes, or the URLs of five new servers, which stop closes.
 func start(ctx context.Context, nodes string) (urls []string, stop func(), err error) {
 	kind, opts := fleet.Embedded, fleet.Options{}
 	if nodes != "" {

@@ -29,7 +29,7 @@ func pingFor(raw string, limit time.Duration) error {
 	return err
 }
 
-func TestAStoryHasServersAndItsErrorIsTheResult(t *testing.T) {
+func TestStoryGetsServersAndItsErrorIsReturned(t *testing.T) {
 	t.Parallel()
 	wrong := errors.New("it did not happen")
 	var out strings.Builder
@@ -45,7 +45,7 @@ func TestAStoryHasServersAndItsErrorIsTheResult(t *testing.T) {
 	assert.Equal(t, "once upon a time", out.String())
 }
 
-func TestServersThatAreGivenAreUsed(t *testing.T) {
+func TestGivenServersAreUsed(t *testing.T) {
 	t.Parallel()
 	urls, stop, err := start(t.Context(), "")
 	require.NoError(t, err)

@@ -13,8 +13,7 @@ import (
 	"github.com/redquorum/redquorum/internal/evidence/check"
 )
 
-// A hold is one with a name for messages.
-// One whose name begins with r is a reader.
+// A hold is a Hold with a name for messages. The name of a reader begins with r.
 type hold struct {
 	who         string
 	from, until int64
@@ -24,7 +23,7 @@ func (h hold) times() check.Hold {
 	return check.Hold{From: h.from, Until: h.until, Shared: strings.HasPrefix(h.who, "r")}
 }
 
-// overlaps writes what is found as "later<last".
+// overlaps returns the overlaps as "later<last".
 func overlaps(holds []hold) string { return tooMany(holds, 1) }
 
 func tooMany(holds []hold, k int) string {
@@ -35,7 +34,7 @@ func tooMany(holds []hold, k int) string {
 	return strings.Join(all, " ")
 }
 
-// Each list is wrong, or right, in one way.
+// Each list is invalid, or valid, in one way.
 func TestOverlapsAreFound(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -65,7 +64,7 @@ func TestOverlapsAreFound(t *testing.T) {
 	}
 }
 
-func TestAnOverlapSaysHowLongItWas(t *testing.T) {
+func TestOverlapHasItsDuration(t *testing.T) {
 	t.Parallel()
 	a, b, c := hold{"a", 0, 50}, hold{"b", 10, 100}, hold{"c", 30, 40}
 	assert.Equal(t, []check.Overlap[hold]{
@@ -74,7 +73,7 @@ func TestAnOverlapSaysHowLongItWas(t *testing.T) {
 	}, check.Overlaps([]hold{c, a, b}, hold.times))
 }
 
-// Each list is that of a lock which two may hold.
+// Each list belongs to a lock with two permits.
 func TestTooManyHoldersAreFound(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -95,8 +94,8 @@ func TestTooManyHoldersAreFound(t *testing.T) {
 	}
 }
 
-// A second implementation, which counts the holders of each moment, must find the same.
-func TestTooManyHoldersAreThoseOfEachMoment(t *testing.T) {
+// A second implementation, which counts the holders at each moment, must find the same holds.
+func TestTooManyHoldersMatchANaiveCount(t *testing.T) {
 	t.Parallel()
 	wrong := 0
 	for seed := range uint64(2000) {
@@ -107,7 +106,7 @@ func TestTooManyHoldersAreThoseOfEachMoment(t *testing.T) {
 			from := random.Int64N(60)
 			holds[i] = hold{fmt.Sprint([]string{"r", "a"}[random.IntN(2)], i), from, from + random.Int64N(20) - 2}
 		}
-		want := map[int64]bool{} // moments at which one began, and there were more than k
+		want := map[int64]bool{} // moments at which a hold began, with more than k holders
 		for _, began := range holds {
 			count, readers := 0, false
 			for _, h := range holds {
@@ -139,7 +138,7 @@ func TestTooManyHoldersAreThoseOfEachMoment(t *testing.T) {
 	assert.Greater(t, wrong, 500, "too few lists have something to be found")
 }
 
-// A grant is one with a name for messages.
+// A grant is a Grant with a name for messages.
 type grant struct {
 	who                   string
 	token, asked, granted int64
@@ -149,7 +148,7 @@ func (g grant) times() check.Grant {
 	return check.Grant{Token: g.token, Asked: g.asked, Granted: g.granted}
 }
 
-// faults writes what is found as "later fault earlier".
+// faults returns the faults as "later fault earlier".
 func faults(grants []grant) string {
 	var all []string
 	for _, f := range check.Tokens(grants, grant.times) {
@@ -186,15 +185,15 @@ func TestWrongTokensAreFound(t *testing.T) {
 	}
 }
 
-func TestAFallenTokenSaysHowLongAfterTheHigherOne(t *testing.T) {
+func TestFallenTokenHasItsDelay(t *testing.T) {
 	t.Parallel()
 	a, b := grant{"a", 5, 0, 1}, grant{"b", 4, 9, 10}
 	assert.Equal(t, []check.TokenFault[grant]{{Fault: check.Fallen, Later: b, Earlier: a, After: 8}},
 		check.Tokens([]grant{b, a}, grant.times))
 }
 
-// A second implementation, which looks at all pairs, must find the same locks.
-func TestWrongTokensAreThoseOfAllPairs(t *testing.T) {
+// A second implementation, which compares all pairs, must find the same locks.
+func TestWrongTokensMatchANaiveComparison(t *testing.T) {
 	t.Parallel()
 	wrong := 0
 	for seed := range uint64(2000) {

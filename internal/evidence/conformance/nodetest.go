@@ -1,9 +1,9 @@
-// Package conformance holds every protocol.Node to the same answers: one table of operations and
-// expected replies (folder answers), run against the fake nodes of package sim and against real
-// servers. A simulation that answered otherwise than Redis would prove nothing.
+// Package conformance requires the same answers from every protocol.Node. One table of operations
+// and expected replies (folder answers) runs against the fake nodes of package sim and against real
+// servers. A simulation whose answers differ from those of Redis would prove nothing.
 //
-// What servers of different versions may answer differently is no case. Times are compared with a
-// tolerance, because a server's clock goes on between two requests.
+// The table omits operations that servers of different versions may answer differently. Times are
+// compared with a tolerance, because a server's clock advances between two requests.
 package conformance
 
 import (
@@ -24,23 +24,23 @@ import (
 type Poker interface {
 	// Flush deletes all keys.
 	Flush()
-	// Set sets key to value for ttl, or for ever if that is protocol.NoTTL.
+	// Set sets key to value for ttl, or without a limit if ttl is protocol.NoTTL.
 	Set(key, value string, ttl time.Duration)
-	// SetWrongType makes key hold something that is neither a string nor a counter.
+	// SetWrongType sets key to a value that is neither a string nor a counter.
 	SetWrongType(key string)
-	// SetCounter makes key a counter of fencing tokens, for ever.
+	// SetCounter makes key a counter of fencing tokens, without a TTL.
 	SetCounter(key string, score float64)
-	// Advance returns when at least d, which is short, has passed for the
-	// server: in virtual time, or after waiting.
+	// Advance returns when at least d, which is short, has passed for the server: in virtual time,
+	// or after waiting.
 	Advance(d time.Duration)
 }
 
 // A Body is one test. It closes the node.
 type Body func(t *testing.T, node protocol.Node, poke Poker)
 
-// Run runs the table. For each row it calls open, which calls body with a node
-// of its own, from within a synctest bubble if it likes. The rows can share a server,
-// which nobody else uses: each begins with a Flush.
+// Run runs the table. For each row it calls open, which calls body with a new node, possibly within
+// a synctest bubble. The rows can share a server without other users, because each row begins with
+// a Flush.
 func Run(t *testing.T, open func(t *testing.T, body Body)) {
 	for _, row := range table() {
 		t.Run(row.name, func(t *testing.T) {
@@ -52,9 +52,9 @@ func Run(t *testing.T, open func(t *testing.T, body Body)) {
 }
 
 const (
-	slack        = 5 * time.Second  // how much shorter than expected a remaining TTL may be
-	replyTimeout = 20 * time.Second // for a reply
-	timeout      = 10 * time.Second // of the requests
+	slack        = 5 * time.Second  // tolerance for a remaining TTL
+	replyTimeout = 20 * time.Second // limit for a reply
+	timeout      = 10 * time.Second // timeout in the requests
 )
 
 type row struct {
@@ -62,19 +62,18 @@ type row struct {
 	steps []step
 }
 
-// A step is one thing done to the node or its server, and the reply that must
-// come.
+// A step is one change of the node or its server, and the expected reply.
 type step struct {
-	poke  func(p Poker)    // done first, if not nil
-	req   protocol.Request // submitted then, if it has an Op
-	token time.Duration    // of a fenced request: how far it is from the time at the row's start
+	poke  func(p Poker)    // first action, if not nil
+	req   protocol.Request // second action, if it has an Op
+	token time.Duration    // token of a fenced request, relative to the start of the row
 	want  want
-	// behind: the request is submitted without waiting for the reply to the one before.
+	// behind submits the request without waiting for the previous reply.
 	behind bool
-	// again: the Request of the step before, the same object, is submitted once more.
+	// again submits the Request of the previous step, the same object, once more.
 	again bool
-	// inTime: the reply says something only if it comes within this, of the row's start or the last
-	// poke. A row that a busy machine runs too slowly for that is begun anew.
+	// inTime is the time for which the expected reply is valid, from the start of the row or the
+	// last poke. If a busy machine exceeds this time, the row starts over.
 	inTime time.Duration
 }
 
@@ -82,19 +81,19 @@ type step struct {
 type want struct {
 	outcome protocol.Outcome
 	value   string
-	ttl     time.Duration // at most this, and at least slack less; NoTTL and zero exactly
-	silent  bool          // the node need not tell the TTL
+	ttl     time.Duration // maximum; the minimum is slack less. NoTTL and zero are exact
+	silent  bool          // the node may omit the TTL
 	readers bool          // the key has readers
-	err     error         // of a failure
+	err     error         // error of a failure
 	low     bool          // the token was not accepted, and the floor is near the time
-	ahead   time.Duration // or so far ahead of it
+	ahead   time.Duration // if set, the floor is near the time plus this
 	floor   int64         // the token was not accepted, and this is the floor
 	free    []int         // slots
-	life    time.Duration // what the epoch record that was read has left, or slack less
+	life    time.Duration // remaining TTL of the epoch record, or slack less
 	epoch   *protocol.Epoch
-	owner   string        // of the value that is there, where the node tells it
-	others  int           // tickets in a queue
-	next    time.Duration // how long the next of them has waited
+	owner   string        // label of the present value, if the node reports it
+	others  int           // number of other tickets in a queue
+	next    time.Duration // waiting time of the next of them
 }
 
 func (r row) run(t *testing.T, node protocol.Node, poke Poker) {
@@ -111,7 +110,7 @@ func (r row) run(t *testing.T, node protocol.Node, poke Poker) {
 	}
 }
 
-// try runs the row's steps on an empty server. It breaks off at a reply that is not in time.
+// try runs the row's steps on an empty server. It stops at a late reply.
 func (r row) try(t *testing.T, node protocol.Node, poke Poker) (got *replies, isInTime bool) {
 	poke.Flush()
 	began := time.Now()
@@ -171,13 +170,13 @@ func (w want) check(t *testing.T, i int, got protocol.Reply) {
 		near(t, i, "how long the next has waited", w.next+slack, got.Next)
 	}
 	if w.outcome == protocol.Failed || w.outcome == protocol.Unknown {
-		assert.ErrorIs(t, got.Err, w.err, "step %d: a failure says why", i)
+		assert.ErrorIs(t, got.Err, w.err, "step %d: the error of a failure", i)
 		if w.err == protocol.ErrCounter {
 			assert.ErrorContains(t, got.Err, `"c"`, "step %d: the failure names the key", i)
 		}
 		return
 	}
-	assert.NoError(t, got.Err, "step %d: an answer is no error", i)
+	assert.NoError(t, got.Err, "step %d: an answer has no error", i)
 	assert.NotEmpty(t, got.Run, "step %d: the server that has answered", i)
 	if w.floor != 0 {
 		assert.Equal(t, w.floor, got.Floor, "step %d: floor", i)
@@ -208,7 +207,7 @@ func (w want) checkEpoch(t *testing.T, i int, got protocol.Reply) {
 	assert.Equal(t, strings.ReplaceAll(w.epoch.Record, "@", clock), got.Epoch.Record, "step %d: the record, with the clock in it", i)
 }
 
-// near compares what something has left to live, which may be less by slack, but not gone.
+// near compares remaining times. got may be shorter by slack, but not zero.
 func near(t *testing.T, i int, what string, want, got time.Duration) {
 	t.Helper()
 	assert.LessOrEqual(t, got, want, "step %d: %s", i, what)
@@ -216,7 +215,7 @@ func near(t *testing.T, i int, what string, want, got time.Duration) {
 	assert.GreaterOrEqual(t, got, want-slack, "step %d: %s", i, what)
 }
 
-// replies is a receiver that takes one reply for each slot, and notices more.
+// replies is a receiver that accepts one reply per slot, and notices further ones.
 type replies struct {
 	slots []chan protocol.Reply
 	twice chan int
@@ -243,7 +242,7 @@ func (r *replies) wait(t *testing.T, slot int) protocol.Reply {
 	t.Helper()
 	select {
 	case reply := <-r.slots[slot]:
-		r.slots[slot] <- protocol.Reply{} // so that another one is noticed
+		r.slots[slot] <- protocol.Reply{} // a further reply is noticed
 		return reply
 	case <-time.After(replyTimeout):
 		require.FailNow(t, "no reply", "step %d, after %v", slot, replyTimeout)
@@ -260,7 +259,7 @@ func (r *replies) noMore(t *testing.T) {
 	}
 }
 
-// serverOf returns the name that the node gives its server.
+// serverOf returns the node's name for its server.
 func serverOf(t *testing.T, node protocol.Node) string {
 	t.Helper()
 	answer := newReplies(1)

@@ -11,38 +11,38 @@ import (
 	"github.com/redquorum/redquorum/internal/protocol"
 )
 
-// answers are the table: a file for each kind of operation, in which a row's name is followed by
-// its steps,
+// answers are the table: one file per kind of operation. The name of a row is followed by its
+// steps,
 //
 //	acquire: a held key is refused and left alone
 //		acquire a 20s -> granted; acquire b 600s -> taken 20s; inspect -> holds a 20s
 //
-// A step is an operation or what is done behind the node's back, with its arguments by place (see
-// operations) and then by name, and the reply that must come (see replyWords). The key of a lock is
-// k, unless a step names another.
+// A step is an operation, or a change behind the node's back. It has arguments by place (see
+// operations), then arguments by name, and the expected reply (see replyWords). The key of a lock
+// is k, unless a step names another.
 //
 //go:embed answers/*.txt
 var answers embed.FS
 
-// Lifetimes are far enough apart to be told from each other with a tolerance.
+// The distances between the TTLs are greater than the tolerance.
 const (
 	short = 20 * time.Second
 	long  = 600 * time.Second
-	brief = 100 * time.Millisecond // runs out in a test
-	soon  = brief * 9 / 10         // within which what is brief has not run out, nor does while a script runs
-	fence = time.Minute            // by how much a token may differ from a node's clock
+	brief = 100 * time.Millisecond // expires during a test
+	soon  = brief * 9 / 10         // a brief TTL has not expired by then, and does not expire while a script runs
+	fence = time.Minute            // tolerance for the difference of a token from a node's clock
 
 	recordLife = 150 * 365 * 24 * time.Hour
 )
 
-// random is as the random part of a value.
+// random has the form of the random part of a value.
 const random = "0123456789abcdef0123456789abcdef01234567"
 
-// names stand in the table for what is too long for it, or cannot be printed.
+// names are abbreviations in the table for texts that are too long for it, or unprintable.
 var names = strings.NewReplacer("RANDOM", random, "CUT", random[1:], "LABEL", strings.Repeat("a", 215),
 	"HUGE", strings.Repeat("x", 2<<20), "BINARY", `\x00\r\n\xff*3\r\n$`, "AGES", recordLife.String(), "FAR", "3m30s")
 
-// An operation is how a step is built, and what the words behind its name are.
+// An operation describes the construction of a step, and the meaning of its arguments.
 type operation struct {
 	args string
 	op   protocol.Op
@@ -56,7 +56,7 @@ var operations = map[string]operation{
 	"release":        {args: "value", op: protocol.OpRelease, more: held},
 	"look":           {args: "value", op: protocol.OpLook},
 	"inspect":        {op: protocol.OpInspect},
-	"again":          {more: func(s *step) { s.again = true }}, // the Request of the step before, once more
+	"again":          {more: func(s *step) { s.again = true }}, // the Request of the previous step, once more
 	"watch":          {op: protocol.OpWatch},
 	"mark":           {args: "mark ttl", op: protocol.OpMark},
 	"slots":          {args: "n from", op: protocol.OpSlots, more: func(s *step) { s.req.Slots = &protocol.Slots{Stem: "s", Tail: "k"} }},
@@ -88,32 +88,32 @@ func fenced(s *step) { s.req.TTL, s.req.Counter, s.req.Slack = short, "c", fence
 func shared(s *step) { s.req.Shared = &protocol.Shared{Readers: "r", Intent: "i"} }
 func admit(s *step)  { s.req.Key, s.req.Admit = "e", &protocol.Admission{} }
 
-// replyWords are the first words of replies, and what the words behind them are. What is not there
-// is zero.
+// replyWords are the first words of replies, with the meaning of their arguments. Missing values
+// are zero.
 var replyWords = map[string]struct {
 	args string
 	want want
 }{
 	"granted":     {"", want{outcome: protocol.Granted}},
 	"refused":     {"ttl", want{outcome: protocol.Refused}},
-	"taken":       {"ttl", want{outcome: protocol.Refused, silent: true}}, // SET NX cannot tell the TTL
+	"taken":       {"ttl", want{outcome: protocol.Refused, silent: true}}, // SET NX cannot report the TTL
 	"holds":       {"value ttl", want{outcome: protocol.Granted}},
 	"nothing":     {"", want{outcome: protocol.Granted}},
 	"reads":       {"ttl", want{outcome: protocol.Granted, value: protocol.ReadersValue}}, // the key has readers
-	"read":        {"ttl", want{outcome: protocol.Refused, readers: true}},                // to a writer's release
+	"read":        {"ttl", want{outcome: protocol.Refused, readers: true}},                // the reply to a writer's release
 	"wrong-type":  {"", want{outcome: protocol.Failed, err: protocol.ErrWrongType}},
 	"bad-counter": {"", want{outcome: protocol.Failed, err: protocol.ErrCounter}}, // no token can follow it
 	"unsure":      {"", want{outcome: protocol.Unknown, err: protocol.ErrCounter}},
 	"low":         {"ahead", want{outcome: protocol.Granted, low: true}}, // the lock without its token
 	"floor":       {"floor", want{outcome: protocol.Granted}},
 	"free":        {"free", want{outcome: protocol.Granted}},
-	"first":       {"others", want{outcome: protocol.Granted}}, // and so many are behind it
+	"first":       {"others", want{outcome: protocol.Granted}}, // with the number of tickets after it
 	"behind":      {"others", want{outcome: protocol.Refused}},
-	"record":      {"record", want{outcome: protocol.Granted}}, // in which @ is the server's clock
+	"record":      {"record", want{outcome: protocol.Granted}}, // @ is the server's clock
 }
 
-// badCounters are counters that no token can follow: how each is made, and what comes of it where
-// the asker judges tokens. No ZADD GT sets those right that are above every token.
+// badCounters are counters that no token can follow, with the step that makes each, and the result
+// if the asker judges tokens. A ZADD GT does not repair counters above every token.
 var badCounters = []struct{ name, made, taken string }{
 	{"of another type", "wrong-type key=c", "unsure"},
 	{"a string", "set 17 never key=c", "unsure"},
@@ -121,12 +121,12 @@ var badCounters = []struct{ name, made, taken string }{
 	{"minus infinity", "counter -Inf", "granted"},
 	{"1e300", "counter 1e300", "unsure"},
 	{"2^63", "counter 9223372036854775808", "unsure"},
-	{"2^53-1, behind which there is no token", "counter 9007199254740991", "unsure"},
+	{"2^53-1, the last token", "counter 9007199254740991", "unsure"},
 	{"-1", "counter -1", "granted"},
 	{"1.5", "counter 1.5", "granted"},
 }
 
-// table returns all rows. counters.txt is there for each bad counter.
+// table returns all rows. It repeats counters.txt for each bad counter.
 func table() (all []row) {
 	files, err := answers.ReadDir("answers")
 	must(err)
@@ -194,8 +194,8 @@ func wanted(list []string, to *protocol.Request) want {
 	return w
 }
 
-// each calls set for each word: first for those that have their names by place, then for name=word,
-// and for flags.
+// each calls set for each word: first for the arguments by place, then for name=word, and for
+// flags.
 func each(places string, list []string, set func(name, word string)) {
 	named := strings.Fields(places)
 	for i, word := range list {
@@ -222,7 +222,7 @@ func (s *step) set(name, word string) {
 		r.TTL = duration(word)
 	case "timeout":
 		r.Timeout = duration(word)
-	case "token": // as far from the time at the row's start
+	case "token": // relative to the start of the row
 		s.token = duration(word)
 	case "block":
 		r.Block = number(word)
@@ -242,7 +242,7 @@ func (s *step) set(name, word string) {
 		r.Ticket.Life = duration(word)
 	case "replaces":
 		r.Ticket.Replaces = word
-	case "overtaking": // the ticket that leaves takes the first along
+	case "overtaking": // a ticket that leaves also removes the first one
 		r.Ticket.Overtakes = true
 	case "old":
 		r.Admit.Old = word
@@ -252,7 +252,7 @@ func (s *step) set(name, word string) {
 		r.Admit.Life = duration(word)
 	case "run":
 		r.Admit.Run = word
-	case "record": // is looked at behind the step
+	case "record": // read after the step
 		r.Epoch = "e"
 	case "watched":
 		r.Watch = true

@@ -8,7 +8,6 @@ import (
 	"go/format"
 	"go/parser"
 	"go/token"
-	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -16,19 +15,19 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/evidence/documents"
 )
 
-var update = flag.Bool("update", false, "write testdata/api.txt anew")
+var update = flag.Bool("update", false, "write testdata/api.txt again")
 
 const module = "github.com/redquorum/redquorum/"
 
-// TestTheAPIIsWhatWasAgreedOn: testdata/api.txt has all that users can import, without comments, so
-// that a change of it is seen by who reviews. docs/COMPATIBILITY.md says what may change.
-func TestTheAPIIsWhatWasAgreedOn(t *testing.T) {
+// TestAPIChangesOnPurpose: testdata/api.txt has the declarations that users can import, without
+// comments, so a reviewer sees each change of the API. docs/COMPATIBILITY.md lists the allowed
+// changes.
+func TestAPIChangesOnPurpose(t *testing.T) {
 	t.Parallel()
 	var api strings.Builder
 	for i, folder := range publicFolders(t) {
@@ -45,26 +44,7 @@ func TestTheAPIIsWhatWasAgreedOn(t *testing.T) {
 			api.WriteString(text + "\n")
 		}
 	}
-	const golden = "testdata/api.txt"
-	if *update {
-		require.NoError(t, os.WriteFile(golden, []byte(api.String()), 0o644))
-	}
-	want, err := os.ReadFile(golden)
-	require.NoError(t, err)
-	if changes := documents.Differences(string(want), api.String()); len(changes) > 0 {
-		assert.Fail(t, "the API has changed; if it is meant to, and docs/COMPATIBILITY.md allows it: "+
-			"go test ./internal/evidence/documents -run API -update", "%s", strings.Join(changes, "\n"))
-	}
-}
-
-// TestOnlyLinesThatDifferArePrinted, and not the API twice.
-func TestOnlyLinesThatDifferArePrinted(t *testing.T) {
-	t.Parallel()
-	before := "package a\nfunc A()\n\npackage b\nfunc B()\nfunc C()\n"
-	assert.Empty(t, documents.Differences(before, before))
-	assert.Equal(t, []string{"package a", "- func A()", "package b", "+ func D()"},
-		documents.Differences(before, "package a\n\npackage b\nfunc B()\nfunc D()\nfunc C()\n"))
-	assert.Equal(t, []string{"- func B()", "- func C()"}, documents.Differences("func B()\nfunc C()\n", ""))
+	documents.Golden(t, "testdata/api.txt", api.String(), *update)
 }
 
 // programs are the folders whose packages are not for users: programs, their parts and tests.
@@ -121,8 +101,8 @@ func (p goPackage) exported(t *testing.T) []string {
 	return all
 }
 
-// methodsOfAlias returns the methods of the type of an internal package that a type is an alias of,
-// because users can call them. There are none for an interface, which users cannot implement.
+// methodsOfAlias returns the methods of an internal type that is exported through an alias, because
+// users can call them. It returns none for an interface, because users cannot implement it.
 func (p goPackage) methodsOfAlias(t *testing.T, of *doc.Type) []string {
 	t.Helper()
 	spec := of.Decl.Specs[0].(*ast.TypeSpec)
@@ -169,7 +149,7 @@ func (p goPackage) functions(t *testing.T, list []*doc.Func) (all []string) {
 	return all
 }
 
-// Comments, which are left out, leave empty lines and move what stands in columns.
+// Omitted comments leave empty lines, and change the gaps between columns.
 var (
 	emptyLines = regexp.MustCompile(`\n(\s*\n)+`)
 	columnGaps = regexp.MustCompile(` +`)

@@ -1,20 +1,22 @@
-// Package documents reads the repository's documents for the tests that hold them to the code: what
-// they show of Go is in a file that the tests build and run, and what they show of a shell is run, or
-// checked by the program that it calls.
+// Package documents reads the repository's documents for tests that compare them with the code. A
+// test file must contain their Go. Each command line is run, or parsed by the program that it
+// calls.
 package documents
 
 import (
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// Root returns the repository's folder, whichever module's tests ask.
+// Root returns the repository's folder, for tests of any module.
 func Root(t *testing.T) string {
 	t.Helper()
 	dir, err := os.Getwd()
@@ -28,8 +30,16 @@ func Root(t *testing.T) string {
 	}
 }
 
-// Files returns the paths from the root of all files whose name ends in suffix, but for those in
-// hidden folders.
+// Read returns the text of a file of the repository.
+func Read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(Root(t), path))
+	require.NoError(t, err)
+	return string(text)
+}
+
+// Files returns the paths from the root of all files whose name ends in suffix, except in hidden
+// folders.
 func Files(t *testing.T, suffix string) (paths []string) {
 	t.Helper()
 	root := Root(t)
@@ -50,28 +60,41 @@ func Files(t *testing.T, suffix string) (paths []string) {
 
 // A Document is a Markdown file.
 type Document struct {
-	Path string // from the root
+	Path string // path from the root
 	Text string
 }
 
-// Documents returns all Markdown files of the repository, those of the modules beside its own too.
+// Documents returns all Markdown files of the repository, including the files of all its modules.
 func Documents(t *testing.T) (all []Document) {
 	t.Helper()
 	for _, path := range Files(t, ".md") {
-		text, err := os.ReadFile(filepath.Join(Root(t), path))
-		require.NoError(t, err)
-		all = append(all, Document{path, string(text)})
+		all = append(all, Document{path, Read(t, path)})
 	}
 	require.GreaterOrEqual(t, len(all), 10)
 	return all
 }
 
-// Table returns the cells of the first table of a document behind some text, without its heading.
+// Golden fails unless the file at path contains got, and prints the lines that differ. If update is
+// set, it writes the file.
+func Golden(t *testing.T, path, got string, update bool) {
+	t.Helper()
+	if update {
+		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	if string(want) != got {
+		diff := exec.CommandContext(t.Context(), "diff", "-U1", path, "-")
+		diff.Stdin = strings.NewReader(got)
+		lines, _ := diff.Output()
+		assert.Fail(t, "a promise has changed; if docs/COMPATIBILITY.md allows that, run this test with -update", "%s", lines)
+	}
+}
+
+// Table returns the cells of the first table after some text in a document, without the heading.
 func Table(t *testing.T, path, behind string) (rows [][]string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(Root(t), path))
-	require.NoError(t, err)
-	_, section, found := strings.Cut(string(text), behind)
+	_, section, found := strings.Cut(Read(t, path), behind)
 	require.True(t, found, "%s: %s", path, behind)
 	for line := range strings.Lines(section) {
 		line = strings.TrimSpace(line)
@@ -93,14 +116,14 @@ func Table(t *testing.T, path, behind string) (rows [][]string) {
 
 // Code is a block of code, or code within a sentence or a table.
 type Code struct {
-	Language string // of a fenced block; "indented", or "inline" within prose, where there is none
-	Line     int    // of the document, on which it begins
+	Language string // language of a fenced block, or "indented", or "inline" within prose
+	Line     int    // first line in the document
 	Text     string
 }
 
 var inline = regexp.MustCompile("`([^`]+)`")
 
-// Codes returns all code of the document. Code within prose may go on in the next line of its
+// Codes returns all code of the document. Code within prose may continue in the next line of its
 // paragraph, and is returned as one line.
 func (d Document) Codes() (all []Code) {
 	var block *Code
@@ -118,7 +141,7 @@ func (d Document) Codes() (all []Code) {
 			block = nil
 		}
 	}
-	blank := true // indented code begins behind a blank line, and prose in a list does not
+	blank := true // indented code follows a blank line, unlike prose in a list
 	for i, line := range strings.Split(d.Text, "\n") {
 		language, isFence := strings.CutPrefix(strings.TrimSpace(line), "```")
 		isIndented := strings.HasPrefix(line, "    ")
@@ -142,7 +165,7 @@ func (d Document) Codes() (all []Code) {
 			end()
 		default:
 			end()
-			if prose == "" || strings.HasPrefix(line, "|") { // a cell does not go on in the next row
+			if prose == "" || strings.HasPrefix(line, "|") { // a cell does not continue in the next row
 				endProse()
 				began = i + 1
 			}

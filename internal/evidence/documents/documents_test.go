@@ -1,113 +1,42 @@
 package documents_test
 
 import (
-	"encoding/xml"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/evidence/documents"
-	"github.com/redquorum/redquorum/internal/keys"
-	"github.com/redquorum/redquorum/internal/record"
 )
 
-const columns = 100
+var link = regexp.MustCompile(`\]\(([^)#:\s]*)(?:#([^)]*))?\)`)
 
-// read returns the text of a file of the repository.
-func read(t *testing.T, path string) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(documents.Root(t), path))
-	require.NoError(t, err)
-	return string(text)
-}
-
-// TestProseWrapsAt100Columns: blocks of code, headings and the rows of tables are not prose, and a last
-// word that holds a URL may reach beyond the limit.
-func TestProseWrapsAt100Columns(t *testing.T) {
+func TestLinksLeadToFilesAndHeadings(t *testing.T) {
 	t.Parallel()
-	for _, d := range documents.Documents(t) {
-		lines := strings.Split(d.Text, "\n")
-		for _, code := range d.Codes() {
-			if code.Language != "inline" {
-				clear(lines[code.Line-1 : code.Line-1+strings.Count(code.Text, "\n")])
-			}
-		}
-		for i, line := range lines {
-			if strings.HasPrefix(line, "#") || strings.HasPrefix(strings.TrimSpace(line), "|") {
-				continue
-			}
-			if last := strings.LastIndex(line, " "); last >= 0 && strings.Contains(line[last:], "://") {
-				line = line[:last]
-			}
-			assert.LessOrEqual(t, utf8.RuneCountInString(line), columns, "prose wraps at %d columns: %s:%d", columns, d.Path, i+1)
-		}
-	}
-}
-
-var (
-	link    = regexp.MustCompile(`\]\(([^)#:\s]*)(#[^)]*)?\)`)
-	quoted  = regexp.MustCompile("`([^`\n]+)`")
-	inATree = regexp.MustCompile(`^(internal|redlock|pool|cmd|contrib|bench|chaos|examples|docs)/[\w./-]+$`)
-	file    = regexp.MustCompile(`^[\w.-]+\.(go|md|sh)$`)
-)
-
-// TestDocumentsNameWhatIsThere: links lead somewhere, and the files and folders that the
-// documents for contributors name exist.
-func TestDocumentsNameWhatIsThere(t *testing.T) {
-	t.Parallel()
-	names := map[string]bool{}
-	for _, path := range documents.Files(t, "") {
-		names[filepath.Base(path)] = true
-	}
 	for _, d := range documents.Documents(t) {
 		for _, found := range link.FindAllStringSubmatch(d.Text, -1) {
-			target, heading := d.Path, strings.TrimPrefix(found[2], "#")
+			target, heading := d.Path, found[2]
 			if found[1] != "" {
 				target = filepath.Join(filepath.Dir(d.Path), found[1])
 				_, err := os.Stat(filepath.Join(documents.Root(t), target))
 				assert.NoError(t, err, d.Path)
 			}
 			if heading != "" {
-				assert.Contains(t, anchors(read(t, target)), heading, "%s links to %s", d.Path, target)
-			}
-		}
-	}
-	for _, document := range []string{"CONTRIBUTING.md", "docs/DESIGN.md"} {
-		for _, found := range quoted.FindAllStringSubmatch(read(t, document), -1) {
-			switch name := found[1]; {
-			case inATree.MatchString(name):
-				_, err := os.Stat(filepath.Join(documents.Root(t), name))
-				assert.NoError(t, err, document)
-			case file.MatchString(name):
-				assert.True(t, names[name], "%s names %s, which is not there", document, name)
+				assert.Contains(t, anchors(documents.Read(t, target)), heading, "%s links to %s", d.Path, target)
 			}
 		}
 	}
 }
 
-// TestDocumentsNameTestsThatAreThere, so that the evidence for a promise can be run.
-func TestDocumentsNameTestsThatAreThere(t *testing.T) {
-	t.Parallel()
-	tests := map[string]bool{}
-	for _, path := range documents.Files(t, "_test.go") {
-		for _, found := range regexp.MustCompile(`(?m)^func (Test\w+|Benchmark\w+)\(`).FindAllStringSubmatch(read(t, path), -1) {
-			tests[found[1]] = true
-		}
-	}
-	for _, d := range documents.Documents(t) {
-		for _, found := range regexp.MustCompile("`((?:Test|Benchmark)[A-Z]\\w+)`").FindAllStringSubmatch(d.Text, -1) {
-			assert.True(t, tests[found[1]], "%s names %s, which is not there", d.Path, found[1])
-		}
-	}
-}
-
-// anchors returns what a link can have behind # for each heading.
+// anchors returns the anchor of each heading.
 func anchors(markdown string) (all []string) {
 	for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(markdown, -1) {
 		plain := regexp.MustCompile(`[^\w -]`).ReplaceAllString(strings.ToLower(heading[1]), "")
@@ -116,82 +45,156 @@ func anchors(markdown string) (all []string) {
 	return all
 }
 
-// TestPicturesAreForLightAndDark, and can be read.
-func TestPicturesAreForLightAndDark(t *testing.T) {
+// TestTestsInDocumentsExist: readers can then run the tests behind a promise.
+func TestTestsInDocumentsExist(t *testing.T) {
 	t.Parallel()
-	pictures := documents.Files(t, ".svg")
-	require.NotEmpty(t, pictures)
-	for _, path := range pictures {
-		text := read(t, path)
-		assert.NoError(t, xml.Unmarshal([]byte(text), new(struct{})), path)
-		assert.True(t, strings.Contains(strings.ReplaceAll(text, " ", ""), "prefers-color-scheme:dark"), path)
+	tests := strings.Join(functionsOfTests(t), " ")
+	for _, d := range documents.Documents(t) {
+		for _, found := range regexp.MustCompile("`((?:Test|Benchmark)[A-Z]\\w+)`").FindAllStringSubmatch(d.Text, -1) {
+			assert.Regexp(t, `\b`+found[1]+`\b`, tests, d.Path)
+		}
 	}
 }
 
-// TestTheDesignNamesEveryInternalPackage: a newcomer finds there what a folder is for.
-func TestTheDesignNamesEveryInternalPackage(t *testing.T) {
-	t.Parallel()
-	design := read(t, "docs/DESIGN.md")
-	folders, err := os.ReadDir(filepath.Join(documents.Root(t), "internal"))
-	require.NoError(t, err)
-	for _, f := range folders {
-		name := "internal/" + f.Name()
-		assert.True(t, strings.Contains(design, name), "docs/DESIGN.md does not say what %s is for", name)
+// functionsOfTests returns the names of all tests, benchmarks, examples and fuzz tests below a
+// folder.
+func functionsOfTests(t *testing.T) (names []string) {
+	t.Helper()
+	for _, path := range documents.Files(t, "_test.go") {
+		for _, found := range regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Example|Fuzz)\w*)\(`).FindAllStringSubmatch(documents.Read(t, path), -1) {
+			names = append(names, found[1])
+		}
 	}
+	require.Greater(t, len(names), 500)
+	return names
 }
 
-// TestTheKeysPageNamesEveryCompanion, from which clients in other languages are written.
-func TestTheKeysPageNamesEveryCompanion(t *testing.T) {
+// TestGoInDocumentsCompiles: readers copy the blocks of Go, so a test file must contain each block,
+// apart from white space. The same applies to the calls in tables, on the pages that consist of
+// calls.
+func TestGoInDocumentsCompiles(t *testing.T) {
 	t.Parallel()
-	page := read(t, "docs/KEYS.md")
-	permit := strings.Replace(keys.Slot("KEY", 1), "1", "i", 1)
-	for _, key := range []string{
-		permit, keys.Counter.Of(permit), keys.Gate.Of("KEY"), keys.Readers.Of("KEY"), keys.Intent.Of("KEY"), keys.Counter.Of("KEY"),
-		keys.Queue.Of("KEY"), keys.Call(keys.Queue.Of("KEY"), "TICKET"), keys.Mark.Of("KEY"), "PREFIX" + record.Key,
-		record.PrimaryKey, keys.Readers.Of("a{b}c"), "PREFIX" + keys.Probe,
-	} {
-		assert.True(t, strings.Contains(page, "`"+key+"`"), "docs/KEYS.md does not have %s", key)
+	tested := map[string]string{} // Go of the tests, by folder
+	for _, file := range documents.Files(t, "_test.go") {
+		tested[path.Dir(file)] += " " + solid(documents.Read(t, file))
 	}
+	blocks, calls := 0, 0
+	for _, d := range documents.Documents(t) {
+		for _, code := range d.Codes() {
+			if code.Language == "go" {
+				blocks++
+				assert.True(t, has(tested, home(d.Path), code.Text), "no test below %q has %s:%d", home(d.Path), d.Path, code.Line)
+			}
+		}
+		if d.Path == "docs/LIBRARY.md" || d.Path == "docs/MIGRATING.md" {
+			for _, call := range callsInTables(d.Text) {
+				calls++
+				assert.True(t, has(tested, home(d.Path), call), "no test below %q has %s of %s", home(d.Path), call, d.Path)
+			}
+		}
+	}
+	assert.Greater(t, blocks, 15)
+	assert.Greater(t, calls, 80)
 }
 
-// TestDocumentsNameTheGoVersion that go.mod has.
-func TestDocumentsNameTheGoVersion(t *testing.T) {
-	t.Parallel()
-	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(read(t, "go.mod"))
-	require.NotNil(t, version)
-	for _, document := range []string{"README.md", "CONTRIBUTING.md", "docs/COMPATIBILITY.md"} {
-		text := "Go " + version[1] + " or newer"
-		assert.True(t, strings.Contains(read(t, document), text), "%s does not say %s", document, text)
+// solid returns the text without white space.
+func solid(text string) string { return strings.Join(strings.Fields(text), "") }
+
+func has(tested map[string]string, home, code string) bool {
+	for folder, text := range tested {
+		if strings.HasPrefix(folder+"/", home) && strings.Contains(text, solid(code)) {
+			return true
+		}
 	}
+	return false
 }
 
-// TestTheREADMEsRatios are those that were measured.
-func TestTheREADMEsRatios(t *testing.T) {
-	t.Parallel()
-	steady := regexp.MustCompile(`(?m)^\| (redquorum|redsync|rueidislock)(?: [\d.]+ \((?:redigo|one server)\))? \| (\d\.\d\d)× `)
-	measured := steady.FindAllStringSubmatch(read(t, "docs/BENCHMARKS.md"), 3)
-	require.Len(t, measured, 3, "the first table of docs/BENCHMARKS.md")
-	for _, row := range measured {
-		assert.Regexp(t, `(?m)^\| \**`+row[1]+`\** \|.* \| `+regexp.QuoteMeta(row[2])+` \|$`, read(t, "README.md"))
+// home returns the folder whose tests contain the Go of a document: its module, or the module that
+// imports the libraries in the document. Empty: any folder.
+func home(document string) string {
+	switch dir := path.Dir(document); {
+	case strings.HasPrefix(dir, "contrib/"):
+		return dir + "/"
+	case document == "docs/MIGRATING.md":
+		return "bench/"
 	}
+	return ""
 }
 
-// TestTheLibrarysPageNamesEveryOption of package redlock.
-func TestTheLibrarysPageNamesEveryOption(t *testing.T) {
-	t.Parallel()
-	_, options, found := strings.Cut(read(t, "docs/LIBRARY.md"), "\n## Options\n")
-	require.True(t, found)
-	options, _, _ = strings.Cut(options, "\n## ")
-	constructor := regexp.MustCompile(`(?m)^func ([A-Z]\w*)\(.*\) (?:Locker)?Option \{`)
-	named := 0
-	for _, source := range documents.Files(t, ".go") {
-		if filepath.Dir(source) != "redlock" || strings.HasSuffix(source, "_test.go") {
+// otherLanguages are the headings of columns with calls in languages other than Go.
+var otherLanguages = regexp.MustCompile(`Redisson|DistributedLock|ShedLock`)
+
+// callsInTables returns the Go in the cells of tables, except single names.
+func callsInTables(markdown string) (calls []string) {
+	var head []string
+	for line := range strings.Lines(markdown) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 3 {
+			head = nil
 			continue
 		}
-		for _, f := range constructor.FindAllStringSubmatch(read(t, source), -1) {
-			named++
-			assert.Regexp(t, "`"+f[1]+"[`(]", options)
+		if head == nil {
+			head = cells
+		}
+		for i, cell := range cells {
+			if i < len(head) && otherLanguages.MatchString(head[i]) {
+				continue
+			}
+			for _, code := range regexp.MustCompile("`([^`\n]+)`").FindAllStringSubmatch(cell, -1) {
+				if isCall(code[1]) {
+					calls = append(calls, code[1])
+				}
+			}
 		}
 	}
-	assert.Greater(t, named, 10)
+	return calls
+}
+
+func isCall(text string) (called bool) {
+	file, err := parser.ParseFile(token.NewFileSet(), "", "package p; func _() {\n"+text+"\n}", 0)
+	if err != nil {
+		return false
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n.(type) {
+		case *ast.CallExpr, *ast.SelectorExpr, *ast.CompositeLit:
+			called = true
+		}
+		return true
+	})
+	return called
+}
+
+// TestCommandsOfContributorsExist: the folders and tests in go commands exist, and the targets of
+// make. The tests of redlock, bench and chaos parse the calls of these programs.
+func TestCommandsOfContributorsExist(t *testing.T) {
+	t.Parallel()
+	makefile, tests, checked := documents.Read(t, "Makefile"), functionsOfTests(t), 0
+	for _, c := range documents.Commands(t) {
+		words, dir := c.Words(), filepath.Join(documents.Root(t), c.Dir())
+		switch {
+		case words[0] == "make":
+			for _, target := range words[1:] {
+				name, _, _ := strings.Cut(target, "=")
+				assert.Regexp(t, `(?m)^`+name+`(:|\s*\?=)`, makefile, c.Place())
+			}
+		case words[0] == "go":
+			if words[1] == "-C" {
+				dir = filepath.Join(dir, strings.TrimPrefix(words[2], "/path/to/clone"))
+			}
+			for i, word := range words {
+				if strings.HasPrefix(word, "./") {
+					_, err := os.Stat(filepath.Join(dir, strings.TrimSuffix(word, "...")))
+					assert.NoError(t, err, c.Place())
+				}
+				if (word == "-run" || word == "-bench") && words[i+1] != "-" {
+					assert.Regexp(t, `(?m)`+words[i+1], strings.Join(tests, "\n"), c.Place())
+				}
+			}
+		default:
+			continue
+		}
+		checked++
+	}
+	assert.Greater(t, checked, 20)
 }

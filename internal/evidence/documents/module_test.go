@@ -3,35 +3,33 @@ package documents_test
 import (
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/redquorum/redquorum/internal/evidence/documents"
 )
 
-// takes are the documents whose readers take a module into their own, by the commands there, and the
-// packages that their code imports.
+// takes maps documents to the packages that their readers import. The commands in these documents
+// add this repository's module to a module of the reader.
 var takes = map[string][]string{
 	"README.md":        {"redlock", "pool"},
 	"docs/ADAPTERS.md": {"redlock", "pool", "contrib/goredis"},
 }
 
-// isForReadersModule reports whether a command is one of those.
+// isForReadersModule reports whether a command is one of these commands.
 func isForReadersModule(c documents.Command) bool {
 	words := strings.Join(c.Words(), " ")
 	return takes[c.Document] != nil && (strings.HasPrefix(words, "go mod edit") || words == "go mod tidy" || strings.HasPrefix(words, "go -C /path/to/clone install"))
 }
 
-// TestReadersGetTheModule, and the command, into an empty module by the commands of the documents.
-// It asks no network: what the module needs is here, because its tests need it.
+// TestReadersGetTheModule: the commands of the documents add the module and the command to an empty
+// module. It uses no network: the required modules are on this machine, because the module's own
+// tests need them.
 func TestReadersGetTheModule(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -58,7 +56,7 @@ func TestReadersGetTheModule(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(code+"func main() {}\n"), 0o600))
 		for _, c := range documents.Commands(t) {
 			if c.Document == document && isForReadersModule(c) {
-				// The tests of what others bring in need modules that are not here.
+				// The tests of the dependencies need modules that are not on this machine.
 				run(strings.Replace(c.Text, "go mod tidy", "go mod tidy -e", 1))
 			}
 		}
@@ -69,67 +67,18 @@ func TestReadersGetTheModule(t *testing.T) {
 			others = slices.Compact(others)
 			assert.Len(t, others, 4, "as the README says")
 			for _, other := range others {
-				assert.Contains(t, read(t, document), "`"+other+"`")
+				assert.Contains(t, documents.Read(t, document), "`"+other+"`")
 			}
 		}
 	}
 	assert.FileExists(t, filepath.Join(dir, "redlock"))
 }
 
-// hasModules reports whether this machine has what a module beside the root's needs.
+// hasModules reports whether this machine has all dependencies of a module other than the root.
 func hasModules(t *testing.T, root, module string) bool {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), "go", "list", "-deps", ".")
 	c.Dir = filepath.Join(root, module)
 	c.Env = append(os.Environ(), "GOPROXY=off", "GOWORK=off")
 	return c.Run() == nil
-}
-
-// TestDependabotLooksAtEachModule: the Makefile's and the root's, each of which has a go.mod.
-func TestDependabotLooksAtEachModule(t *testing.T) {
-	t.Parallel()
-	modules := regexp.MustCompile(`(?m)^MODULES *:= (.*)$`).FindStringSubmatch(read(t, "Makefile"))
-	require.NotNil(t, modules)
-	var there, looked []string
-	for _, file := range documents.Files(t, "go.mod") {
-		there = append(there, path.Dir(file))
-	}
-	var config struct {
-		Updates []struct {
-			Ecosystem   string `yaml:"package-ecosystem"`
-			Directories []string
-		}
-	}
-	require.NoError(t, yaml.Unmarshal([]byte(read(t, ".github/dependabot.yml")), &config))
-	for _, u := range config.Updates {
-		for _, folder := range u.Directories {
-			if u.Ecosystem == "gomod" {
-				looked = append(looked, path.Clean("."+folder))
-			}
-		}
-	}
-	assert.ElementsMatch(t, there, append(strings.Fields(modules[1]), "."), "MODULES in the Makefile")
-	assert.ElementsMatch(t, there, looked, ".github/dependabot.yml")
-}
-
-// TestModulesAreWhereTheyAreLookedFor: a release tags the modules right below contrib, and writes its version where
-// they require the root's module, and no other's.
-func TestModulesAreWhereTheyAreLookedFor(t *testing.T) {
-	t.Parallel()
-	published := 0
-	for _, file := range documents.Files(t, "/go.mod") {
-		module := path.Dir(file)
-		within, isPublished := strings.CutPrefix(module, "contrib/")
-		if !isPublished {
-			continue
-		}
-		published++
-		assert.NotContains(t, within, "/")
-		text := read(t, file)
-		assert.Contains(t, text, "module github.com/redquorum/redquorum/"+module+"\n")
-		ours := regexp.MustCompile(`(?m)^(?:require)?\s+(github\.com/redquorum/\S+) v`).FindAllStringSubmatch(text, -1)
-		require.Len(t, ours, 1, file)
-		assert.Equal(t, "github.com/redquorum/redquorum", ours[0][1], file)
-	}
-	assert.Positive(t, published)
 }

@@ -6,187 +6,182 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
+	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/redquorum/redquorum/internal/testenv"
 )
 
-// limit is how long a test may take.
-const limit = 2 * time.Minute
-
-// A gate runs mutants.
+// A gate tests the mutants of the module in root.
 type gate struct {
-	root   string       // of the module
-	jobs   int          // at a time
-	report func(result) // is called for each mutant that is done, several at a time
-
-	// do runs a command in a folder, for a woven mutant or none, and returns its output. That it fails is
-	// no error.
-	do func(ctx context.Context, dir, mutant string, command ...string) (said string, err error)
+	root string
+	temp string // folder for changed files and linked tests
 }
 
-// A result is what became of one mutant.
+// A result is the outcome of testing a mutant.
 type result struct {
-	mutant *mutant
-	why    string // it was not killed; empty if it was
-	said   string // by the killer
-	took   time.Duration
+	mutant
+	why  string // it survived; "" if it was killed
+	said string // by the test
+	took time.Duration
 }
 
-// A binary is a package's tests, linked with the code in a file for go test -overlay.
-type binary struct{ pkg, overlay, path string }
-
-// run tries all mutants. An error means that the results are worth nothing.
-func (g *gate) run(ctx context.Context, mutants []mutant) error {
-	dir, err := os.MkdirTemp("", "mutants")
+// run tests all mutants and reports each. After an error, the results are worthless.
+func (g gate) run(ctx context.Context, mutants []mutant, report func(result)) error {
+	woven, apart, err := weave(source{os.DirFS(g.root), map[string][]*place{}}, mutants)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	files, apart, err := weave(os.DirFS(g.root), mutants)
+	overlay, err := g.overlay("woven", woven)
 	if err != nil {
 		return err
 	}
-	overlay, err := g.overlay(filepath.Join(dir, "woven"), files)
-	if err != nil {
-		return err
-	}
-	var binaries []*binary
-	woven, of := map[string]*binary{}, make([]*binary, len(mutants))
-	add := func(pkg, overlay string) *binary {
-		b := &binary{pkg, overlay, filepath.Join(dir, fmt.Sprint(len(binaries), ".test"))}
-		binaries = append(binaries, b)
-		return b
-	}
-	for i, m := range mutants {
-		if woven[m.pkg] == nil {
-			woven[m.pkg] = add(m.pkg, overlay)
+	type build struct{ binary, pkg, overlay string }
+	var builds []build
+	var controls []mutant
+	seen := map[string]bool{}
+	isFirst := func(key string) bool { is := !seen[key]; seen[key] = true; return is }
+	for _, m := range mutants {
+		if isFirst(m.pkg) {
+			builds = append(builds, build{g.binary(m.pkg), m.pkg, overlay})
 		}
-		of[i] = woven[m.pkg]
-		if apart[i] != nil {
-			overlay, err := g.overlay(filepath.Join(dir, m.name), apart[i])
+		if apart[m.name] != nil {
+			overlay, err := g.overlay(m.name, apart[m.name])
 			if err != nil {
 				return err
 			}
-			of[i] = add(m.pkg, overlay)
+			builds = append(builds, build{g.binary(m.name), m.pkg, overlay})
+		}
+		if isFirst(fmt.Sprint(m.pkg, m.test, m.flags)) {
+			controls = append(controls, m)
 		}
 	}
-	if err := each(g.jobs, len(binaries), func(i int) error { return g.build(ctx, binaries[i]) }); err != nil {
-		return err
-	}
-	if err := g.control(ctx, mutants, woven); err != nil {
-		return err
-	}
-	return each(g.jobs, len(mutants), func(i int) error {
-		m, began := &mutants[i], time.Now()
-		out, err := g.test(ctx, of[i], m.name, []string{m.test}, m.flags)
-		if err == nil {
-			g.report(result{m, judge(m, out), out, time.Since(began)})
-		}
-		return err
-	})
-}
-
-// build links a binary.
-func (g *gate) build(ctx context.Context, b *binary) error {
-	said, err := g.do(ctx, g.root, "", "go", "test", "-c", "-o", b.path, "-overlay="+b.overlay, "-vet=off", "-ldflags=-s -w", "./"+b.pkg)
-	if _, missing := os.Stat(b.path); err == nil && missing != nil {
-		err = fmt.Errorf("the tests of %s with mutants do not build:\n%s", b.pkg, said)
-	}
-	return err
-}
-
-// control runs the killers without a mutant: those that share a package and flags in one go.
-func (g *gate) control(ctx context.Context, mutants []mutant, woven map[string]*binary) error {
-	type command struct {
-		pkg          string
-		tests, flags []string
-	}
-	var commands []command
-	for _, m := range mutants {
-		i := slices.IndexFunc(commands, func(c command) bool { return c.pkg == m.pkg && slices.Equal(c.flags, m.flags) })
-		switch {
-		case i < 0:
-			commands = append(commands, command{m.pkg, []string{m.test}, m.flags})
-		case !slices.Contains(commands[i].tests, m.test):
-			commands[i].tests = append(commands[i].tests, m.test)
-		}
-	}
-	return each(g.jobs, len(commands), func(i int) error {
-		c := commands[i]
-		out, err := g.test(ctx, woven[c.pkg], "", c.tests, c.flags)
+	if err := each(ctx, builds, func(b build) error {
+		said, err := do(g.root, "", "go", "test", "-c", "-o", b.binary, "-overlay="+b.overlay, "-vet=off", "-ldflags=-s -w", "./"+b.pkg)
 		if err != nil {
-			return err
+			err = fmt.Errorf("%s does not build: %w\n%s", b.pkg, err, said)
 		}
-		if problem := controlled(c.tests, out); problem != "" {
-			return fmt.Errorf("without any mutant, in %s: %s", c.pkg, shorten(problem))
+		return err
+	}); err != nil {
+		return err
+	}
+	if err := each(ctx, controls, func(m mutant) error {
+		said, err := g.test(g.binary(m.pkg), "", m)
+		if err != nil || ended(said, m.test) != "PASS" {
+			err = fmt.Errorf("without any mutant %s of %s does not pass: %w\n%s", m.test, m.pkg, err, shorten(said))
 		}
-		return nil
+		return err
+	}); err != nil {
+		return err
+	}
+	return each(ctx, mutants, func(m mutant) error {
+		binary, began := g.binary(m.pkg), time.Now()
+		if apart[m.name] != nil {
+			binary = g.binary(m.name)
+		}
+		said, err := g.test(binary, m.name, m)
+		if exited := (*exec.ExitError)(nil); errors.As(err, &exited) || errors.Is(err, exec.ErrWaitDelay) {
+			err = nil // the test failed; its output has the reason
+		}
+		report(result{m, m.survived(said), said, time.Since(began)})
+		return err
 	})
 }
 
-// test runs some tests of a binary, with the mutant of that name if it is woven.
-func (g *gate) test(ctx context.Context, b *binary, name string, tests, flags []string) (string, error) {
-	args := append([]string{b.path, "-test.v", "-test.timeout=" + limit.String(), "-test.run=" + pattern(tests)}, flags...)
-	return g.do(ctx, filepath.Join(g.root, b.pkg), name, args...)
+// binary returns the path of a package's linked tests, with the woven mutants or with the named
+// mutant.
+func (g gate) binary(of string) string {
+	return filepath.Join(g.temp, strings.ReplaceAll(of, "/", "_")+".test")
 }
 
-// pattern matches these tests, or subtests, and no others.
-func pattern(tests []string) string {
-	var all []string
-	for _, test := range tests {
-		levels := strings.Split(test, "/")
-		for i, l := range levels {
-			levels[i] = "^" + regexp.QuoteMeta(l) + "$"
-		}
-		all = append(all, strings.Join(levels, "/"))
-	}
-	return strings.Join(all, "|")
-}
-
-// overlay writes the changed files to dir, a new one, and returns the path of the file
-// that has the go command read them in place of the real ones.
-func (g *gate) overlay(dir string, changed map[string]string) (string, error) {
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return "", err
-	}
+// overlay writes the changed files, and returns the path of the overlay file that makes the go
+// command read them in place of the real files.
+func (g gate) overlay(name string, changed map[string]string) (string, error) {
 	replace := map[string]string{}
 	for file, text := range changed {
-		copied := filepath.Join(dir, strings.ReplaceAll(file, "/", "_"))
+		copied := filepath.Join(g.temp, name+"_"+strings.ReplaceAll(file, "/", "_"))
 		if err := os.WriteFile(copied, []byte(text), 0o600); err != nil {
 			return "", err
 		}
-		replace[filepath.Join(g.root, filepath.FromSlash(file))] = copied
+		replace[filepath.Join(g.root, file)] = copied
 	}
 	text, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
 		return "", err
 	}
-	name := filepath.Join(dir, "overlay.json")
+	name = filepath.Join(g.temp, name+".json")
 	return name, os.WriteFile(name, text, 0o600)
 }
 
-// each calls f for the numbers below n, some at a time, and none after an
-// error.
-func each(jobs, n int, f func(i int) error) error {
-	var all sync.WaitGroup
-	var failed atomic.Bool
-	errs, slots := make([]error, n), make(chan struct{}, jobs)
-	for i := range n {
+// test runs the test of m with the woven mutant of that name, or none.
+func (g gate) test(binary, name string, m mutant) (said string, err error) {
+	levels := strings.Split(m.test, "/")
+	for i, l := range levels {
+		levels[i] = "^" + regexp.QuoteMeta(l) + "$"
+	}
+	args := append([]string{"-test.v", "-test.timeout=2m", "-test.run=" + strings.Join(levels, "/")}, m.flags...)
+	return do(filepath.Join(g.root, m.pkg), name, binary, args...)
+}
+
+// do runs a command with long tests, and with a woven mutant or without one.
+func do(dir, mutant, command string, args ...string) (said string, err error) {
+	cmd := exec.Command(command, args...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), testenv.LongEnv+"=1", variable+"="+mutant)
+	cmd.WaitDelay = time.Second // a process that a failed test left running may hold its output open
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// each calls f for all elements, two at a time for each processor. After ctx has ended, it starts no
+// further call. A running test continues, because a killed test would leave servers running.
+func each[T any](ctx context.Context, all []T, f func(T) error) error {
+	var running sync.WaitGroup
+	errs, slots := make([]error, len(all)), make(chan struct{}, 2*runtime.NumCPU())
+	for i, one := range all {
 		slots <- struct{}{}
-		if failed.Load() {
-			break
-		}
-		all.Go(func() {
+		running.Go(func() {
 			defer func() { <-slots }()
-			errs[i] = f(i)
-			failed.CompareAndSwap(false, errs[i] != nil)
+			if errs[i] = ctx.Err(); errs[i] == nil {
+				errs[i] = f(one)
+			}
 		})
 	}
-	all.Wait()
+	running.Wait()
 	return errors.Join(errs...)
+}
+
+// ended returns the result of a test in the output of go test -v: PASS, FAIL or SKIP, or "" if the
+// test did not run to its end.
+func ended(said, test string) string {
+	line := regexp.MustCompile(`(?m)^ *--- (\w+): ` + regexp.QuoteMeta(test) + ` \(`).FindStringSubmatch(said)
+	if line == nil {
+		return ""
+	}
+	return line[1]
+}
+
+// survived returns the reason a mutant was not killed, or "". A panic kills only a mutant that
+// expects it, because its test hangs.
+func (m mutant) survived(said string) string {
+	hangs := strings.HasPrefix(m.says, "panic:")
+	switch {
+	case !strings.Contains(said, m.says):
+		return fmt.Sprintf("%s does not say %q:\n%s", m.test, m.says, said)
+	case !hangs && (ended(said, m.test) != "FAIL" || strings.Contains("\n"+said, "\npanic: ")):
+		return fmt.Sprintf("%s does not fail by itself:\n%s", m.test, said)
+	}
+	return ""
+}
+
+var passing = regexp.MustCompile(`(?m)^ *(===|--- PASS|--- SKIP).*\n`)
+
+// shorten returns the first lines of a test's output.
+func shorten(said string) string {
+	lines := strings.SplitN(passing.ReplaceAllString(said, ""), "\n", 21)
+	return strings.Join(lines[:min(20, len(lines))], "\n")
 }

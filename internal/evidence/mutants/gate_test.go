@@ -1,159 +1,187 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"os"
 	"path/filepath"
-	"slices"
+	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 )
 
-// module writes a module to a temporary folder and returns a gate for it.
-func module(t *testing.T) *gate {
-	t.Helper()
-	dir := t.TempDir()
-	for name, text := range map[string]string{
-		"go.mod":  "module example.org/half\n\ngo 1.25\n",
-		"half.go": code,
-		"half_test.go": `package half
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// tree is a small module. Each of its mutants has one hunk.
+var tree = map[string]string{
+	"go.mod": "module example.org/half\n\ngo 1.25\n",
+	"half.go": `package half
+
+func half(n int) int {
+	if n < 0 {
+		return 0
+	}
+	return n / 2
+}
+
+type pair[T any] struct{ a, b T }
+
+func (p *pair[T]) sum(all ...int) (sum int, of T) {
+	for _, n := range all {
+		sum += n
+	}
+	return sum, p.a
+}
+
+func nameless(int) int { return 1 }
+
+const one = 1
+`,
+	"half_unix.go": "package half\n\nfunc system() string { return `a` }\n",
+	"half_else.go": "//go:build !unix\n\npackage half\n\nfunc system() string { return `b` }\n",
+	"lua/half.lua": "return 1",
+	"half_test.go": `package half
 
 import "testing"
 
 func TestHalf(t *testing.T) {
+	if system() == "panic" {
+		panic("here")
+	}
 	if half(5) != 2 {
-		t.Fatal("seed 42: P1: not half")
+		t.Fatal("P1: not half")
 	}
-}
-`,
-	} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-	}
-	return &gate{root: dir, jobs: 2, do: do, report: func(result) {}}
 }
 
-// results has the gate report to a map, by the names of mutants.
-func results(g *gate) map[string]result {
-	all := map[string]result{}
+func TestOthers(t *testing.T) {
+	t.Run("sum", func(t *testing.T) {
+		if sum, of := (&pair[int]{1, 2}).sum(1, 2); sum != 3 || of != 1 {
+			t.Fatal("not the sum")
+		}
+	})
+	if nameless(0) != one {
+		t.Fatal("not one")
+	}
+}
+
+func TestFails(t *testing.T) { t.Fatal("as it is") }
+`,
+}
+
+func gateOf(t *testing.T) gate {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("runs the go command")
+	}
+	g := gate{t.TempDir(), t.TempDir()}
+	for name, text := range tree {
+		file := filepath.Join(g.root, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o700))
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	}
+	return g
+}
+
+// read makes a mutant from the killing test, the text of its failure, and a hunk.
+func read(t *testing.T, name, killer, says, hunk string) mutant {
+	t.Helper()
+	m, err := parse(name, "guard: g\nwithout: w\nkilled by: . "+killer+"\nsays: "+says+"\n\n--- "+hunk+"\n")
+	require.NoError(t, err)
+	return m
+}
+
+// TestSurvivorsAreFound: each survivor has its reason. Functions are woven, other mutants are built
+// separately, and the tree is not changed.
+func TestSurvivorsAreFound(t *testing.T) {
+	t.Parallel()
+	g := gateOf(t)
+	var all []mutant
+	want := map[string]string{}
+	for _, row := range []struct{ name, killer, says, hunk, why string }{
+		{"killed", "TestHalf", "P1:", ". half\n@@\n-return n / 2\n+return n", ""},
+		{"other-words", "TestHalf", "P2:", ". half\n@@\n-return n / 2\n+return n", `does not say "P2:"`},
+		{"passes", "TestHalf", "", ". half\n@@\n-if n < 0 {\n+if n < -1 {\n return 0", "does not fail by itself"},
+		{"panics", "TestHalf", "", ". system\n@@\n-func system() string { return `a` }\n+func system() string { return `panic` }", "does not fail by itself"},
+		{"hangs", "TestHalf", "panic: here", ". system\n@@\n-func system() string { return `a` }\n+func system() string { return `panic` }", ""},
+		{"method", "TestOthers/sum", "not the sum", ". (*pair).sum\n@@\n sum += n\n+sum++", ""},
+		{"apart-nameless", "TestOthers", "not one", ". nameless\n@@\n-func nameless(int) int { return 1 }\n+func nameless(int) int { return 2 }", ""},
+		{"apart-parent-alone-fails", "TestOthers/sum", "", ". nameless\n@@\n-func nameless(int) int { return 1 }\n+func nameless(int) int { return 2 }", "does not fail by itself"},
+		{"apart-constant", "TestOthers", "not one", ". one\n@@\n-const one = 1\n+const one = 2", ""},
+		{"apart-signature", "TestHalf", "P1:", ". half\n@@\n-func half(n int) int {\n+func half(n int, _ ...int) int {\n+n++\n+n++", ""},
+		{"apart-script", "TestHalf", "", "lua/half.lua\n@@\n-return 1\n+return 2", "does not fail by itself"},
+	} {
+		all = append(all, read(t, row.name, row.killer, row.says, row.hunk))
+		want[row.name] = row.why
+	}
+	_, apart, err := weave(source{os.DirFS(g.root), map[string][]*place{}}, all)
+	require.NoError(t, err)
 	var mu sync.Mutex
-	g.report = func(r result) {
+	require.NoError(t, g.run(t.Context(), all, func(r result) {
 		mu.Lock()
 		defer mu.Unlock()
-		all[r.mutant.name] = r
-	}
-	return all
-}
-
-// three returns a mutant that TestHalf kills, one that it does not, and one that is built apart, because
-// it changes a signature as well.
-func three(t *testing.T) []mutant {
-	t.Helper()
-	var all []mutant
-	for _, change := range []string{"-	return n / 2\n+	return n\n", "-	if n < 0 {\n+	if n < -1 {\n", "-func half(n int) int {\n+func half(n int, _ ...int) int {\n if n < 0 {\n-	return 0\n+	n = 0\n"} {
-		m, err := parse("mutant"+string(rune('1'+len(all))), "guard: a|b\nwithout: x\nkilled by: . TestHalf\nsays: P1:\n\n--- . half\n@@\n"+change)
+		assert.Equal(t, want[r.name] == "", r.why == "", "%s: %s", r.name, r.why)
+		assert.Contains(t, r.why, want[r.name])
+		assert.Equal(t, strings.HasPrefix(r.name, "apart"), apart[r.name] != nil, r.name)
+		delete(want, r.name)
+	}))
+	assert.Empty(t, want)
+	for name, text := range tree {
+		is, err := os.ReadFile(filepath.Join(g.root, name))
 		require.NoError(t, err)
-		all = append(all, m)
+		assert.Equal(t, text, string(is))
 	}
-	return all
 }
 
-// TestASurvivorIsReported; the rest are tried all the same, and the tree is as it was.
-func TestASurvivorIsReported(t *testing.T) {
+// TestGateEndsAtAnUntestableMutant: the test fails without the mutant, or the code does not
+// compile.
+func TestGateEndsAtAnUntestableMutant(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("runs the go command")
+	g := gateOf(t)
+	for want, m := range map[string]mutant{
+		"without any mutant TestFails of . does not pass": read(t, "m", "TestFails", "", ". half\n@@\n-return n / 2\n+return n"),
+		"without any mutant TestGone of . does not pass":  read(t, "m", "TestGone", "", ". half\n@@\n-return n / 2\n+return n"),
+		"m.diff:5: undefined: m":                          read(t, "m", "TestHalf", "", ". half\n@@\n-return n / 2\n+return m"),
+	} {
+		assert.ErrorContains(t, g.run(t.Context(), []mutant{m}, nil), want)
 	}
-	g := module(t)
-	results := results(g)
-	require.NoError(t, g.run(t.Context(), three(t)))
-	require.Len(t, results, 3)
-	assert.Empty(t, results["mutant1"].why)
-	assert.Contains(t, results["mutant1"].said, "seed 42: P1: not half")
-	assert.Contains(t, results["mutant2"].why, "TestHalf ended with PASS")
-	assert.Contains(t, results["mutant3"].why, "TestHalf ended with PASS")
+}
 
-	text, err := os.ReadFile(filepath.Join(g.root, "half.go"))
+func TestMutantMustApplyOnce(t *testing.T) {
+	t.Parallel()
+	for hunk, want := range map[string]string{
+		". half\n@@\n-return n / 3\n+return n":                               "mutant m: . half: 0 places match, and there must be one:\nreturn n / 3",
+		". half\n@@\n-return n / 2\n+return n\n@@\n-return n / 2\n+return 0": "0 places match", // the first hunk has replaced this line
+		". half\n@@\n }\n+n++":                                               "2 places match",
+		". TestHalf\n@@\n-panic(\"here\")":                                   "0 places match",
+		"gone half\n@@\n-x":                                                  "0 places match",
+		"lua/gone.lua\n@@\n-x":                                               "lua/gone.lua",
+	} {
+		m := read(t, "m", "TestHalf", "", hunk)
+		_, err := m.apply(source{os.DirFS(gateOf(t).root), map[string][]*place{}})
+		assert.ErrorContains(t, err, want)
+	}
+}
+
+func TestUnreadableMutantIsAnError(t *testing.T) {
+	t.Parallel()
+	const whole = "guard: g\nwithout: w\nkilled by: . TestHalf -mode=fail -n=2\n\n--- . half\n@@\n-x\n+y\n"
+	m, err := parse("m", whole)
 	require.NoError(t, err)
-	assert.Equal(t, code, string(text))
-}
-
-// TestAMutantThatDoesNotCompileIsNamed, and ends all.
-func TestAMutantThatDoesNotCompileIsNamed(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("runs the go command")
+	assert.Equal(t, mutant{name: "m", guard: "g", without: "w", pkg: ".", test: "TestHalf", flags: []string{"-mode=fail", "-n=2"},
+		hunks: []hunk{{". half", []string{"x"}, []string{"y"}}}}, m)
+	for _, row := range [][3]string{
+		{"guard:", "quard:", `unknown field "quard"`},
+		{"guard: g", "", "specify guard"},
+		{". TestHalf -mode=fail -n=2", "TestHalf", "with a package and a test"},
+		{"-x\n+y\n", " x\n", "changes nothing"},
+		{"-x\n", "", "changes nothing"},
+		{"+y", "y", "begins with neither"},
+		{"--- . half\n@@\n-x\n+y\n", "", "changes nothing"},
+	} {
+		require.Contains(t, whole, row[0])
+		_, err := parse("m", strings.Replace(whole, row[0], row[1], 1))
+		assert.ErrorContains(t, err, row[2])
 	}
-	g, mutants := module(t), three(t)
-	mutants[1].hunks[0].lines[1].text = "if nothing {"
-	assert.ErrorContains(t, g.run(t.Context(), mutants), "mutant2.diff:2: undefined: nothing")
-}
-
-// TestASurvivorFailsTheGate, which says what the survivor is of.
-func TestASurvivorFailsTheGate(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer
-	p, all := progress{w: &out, total: 2}, three(t)
-	p.report(result{mutant: &all[0], said: "seed 42", took: time.Second})
-	assert.Equal(t, "  1/2    1.0s  killed      mutant1: a|b\n", out.String())
-	assert.Zero(t, p.exitCode())
-	p.report(result{mutant: &all[1], why: "TestHalf passed"})
-	assert.Contains(t, out.String(), "  2/2    0.0s  NOT KILLED  mutant2: a|b\nTestHalf passed\n    without it: x\n")
-	assert.Equal(t, exitFailed, p.exitCode())
-	assert.Contains(t, out.String(), "1 of 2 were not killed")
-
-	out.Reset()
-	p.verbose = true
-	p.report(result{mutant: &all[0], said: "seed 42"})
-	assert.Contains(t, out.String(), "mutant1: a|b\nseed 42\n")
-}
-
-// commands is a gate's do: it builds nothing, answers with what was recorded, and notes what it was to do.
-type commands struct {
-	control, mutated string
-	err              error
-
-	mu   sync.Mutex
-	done [][]string // each begins with the mutant's name
-}
-
-func (c *commands) do(_ context.Context, _, mutant string, command ...string) (string, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if i := slices.Index(command, "-o"); i > 0 {
-		return "", os.WriteFile(command[i+1], nil, 0o600)
-	}
-	c.done = append(c.done, append([]string{mutant}, command...))
-	if mutant != "" {
-		return c.mutated, c.err
-	}
-	return c.control, nil
-}
-
-// TestTheControlComesFirst, once for each command, and without it nothing is tried.
-func TestTheControlComesFirst(t *testing.T) {
-	t.Parallel()
-	g, c := module(t), &commands{control: said["passes"], mutated: said["fails"]}
-	g.jobs, g.do = 1, c.do
-	mutants := three(t)
-	mutants[2].flags = []string{"-schedules=7"}
-	results := results(g)
-	require.NoError(t, g.run(t.Context(), mutants))
-	assert.Len(t, results, 3)
-	require.Len(t, c.done, 5)
-	assert.Contains(t, c.done[0], "-test.run=^TestHalf$")
-	assert.Contains(t, c.done[0], "-test.timeout=2m0s")
-	assert.Equal(t, append(c.done[0], "-schedules=7"), c.done[1])
-	assert.Equal(t, append([]string{"mutant1"}, c.done[0][1:]...), c.done[2])
-	assert.Equal(t, "mutant2", c.done[3][0])
-	assert.NotEqual(t, c.done[3][1], c.done[4][1], "which has a binary of its own")
-	assert.Equal(t, "-schedules=7", c.done[4][len(c.done[4])-1])
-
-	c.control, c.done = said["fails"], nil
-	assert.ErrorContains(t, g.run(t.Context(), mutants), "without any mutant, in .: TestHalf did not pass")
-	assert.Len(t, c.done, 1)
 }

@@ -1,160 +1,121 @@
+// Command mutants is the mutation gate: it breaks one guard of the library at a time, and checks that
+// a named test fails. A safety test that no fault can fail is not a test.
+//
+//	go run ./internal/evidence/mutants                    # all of them, as make mutants does
+//	go run ./internal/evidence/mutants -v 'quorum-*'      # some, with the failures
+//
+// The exit code is 1 if a mutant survived, or did not reach its test.
+//
+// # A mutant
+//
+// A mutant is a file of the folder list, which is read as a diff without line numbers:
+//
+//	guard: a quorum is more than half of the nodes
+//	without: two halves of four nodes lock for two clients
+//	killed by: . TestQuorumSchedules -schedules=2000
+//	says: P1:
+//
+//	--- redlock/internal/quorum Tally.Quorum
+//	@@
+//	-func (t Tally) Quorum() int { return t.Nodes/2 + 1 }
+//	+func (t Tally) Quorum() int { return (t.Nodes + 1) / 2 }
+//
+// killed by names a package's folder, its test, and the test's own flags. says, if given, is a text
+// that the failure must contain: a test that guards several promises must fail for the right one.
+// For a mutant that makes its test hang, says names the panic that ends the test.
+//
+// A hunk is addressed by a package's folder and a declaration in it: newValue, Tally.Quorum or
+// (*Lock).end, as in a stack trace, or the name of a variable or a constant with a declaration of
+// its own. Its file does not matter, so a function can be moved. A Lua script is addressed by its
+// path. The lines of a hunk that begin with - or a space must occur exactly once, with any
+// indentation.
+//
+// go test finds a mutant that no longer applies or does not compile, without running it: a rewritten
+// guard needs a rewritten mutant. There is one mutant for each guard. Variants of a fault belong in
+// the tests.
+//
+// # What counts
+//
+// First the tests must pass without a mutant. Then a mutant is killed if its named test ran and
+// failed by itself. The failure of another test, a panic or the time limit does not count.
+//
+// # How it is fast
+//
+// Linking a test takes longer than most tests, so mutants of functions are woven into one copy of
+// the code, and an environment variable selects the mutant of a run (see weave). Mutants of scripts,
+// variables and signatures are built one by one. The gate does not write to the tree: the changed
+// files are in a temporary folder, and the compiler gets them by go test -overlay.
 package main
 
 import (
-	"bytes"
 	"context"
 	"embed"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"os/signal"
-	"path"
 	"path/filepath"
-	"runtime"
+	"strings"
 	"sync"
 	"time"
-
-	"github.com/redquorum/redquorum/internal/long"
 )
 
 //go:embed list
-var list embed.FS
+var files embed.FS
 
-const (
-	exitFailed = 1
-	exitUsage  = 64 // EX_USAGE of sysexits.h
-)
+func list() fs.FS {
+	folder, _ := fs.Sub(files, "list") // it is embedded
+	return folder
+}
 
 func main() {
+	verbose := flag.Bool("v", false, "print the failures of mutants that were killed, too")
+	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	err := run(ctx, os.Stdout, *verbose, flag.Args())
 	stop()
-	os.Exit(code)
-}
-
-// run is main without the process around it.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	flags.Usage = func() {
-		fmt.Fprintln(stderr, "Usage: go run ./internal/evidence/mutants [flags] [name or pattern...]")
-		flags.PrintDefaults()
-	}
-	verbose := flags.Bool("v", false, "print what the tests said")
-	switch err := flags.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err != nil:
-		return exitUsage
-	}
-
-	mutants, err := chosen(flags.Args())
 	if err != nil {
-		fmt.Fprintf(stderr, "mutants: %v\n", err)
-		return exitUsage
+		fmt.Fprintf(os.Stderr, "mutants: %v\n", err)
+		os.Exit(1)
 	}
-	root, err := moduleRoot(ctx)
+}
+
+// run tests the mutants with matching names, in the module of the current folder.
+func run(ctx context.Context, out io.Writer, verbose bool, patterns []string) (err error) {
+	mutants, err := load(list(), patterns...)
 	if err != nil {
-		fmt.Fprintf(stderr, "mutants: %v\n", err)
-		return exitFailed
+		return err
 	}
-	began, p := time.Now(), progress{w: stdout, verbose: *verbose, total: len(mutants)}
-	if err := (&gate{root, 2 * runtime.NumCPU(), p.report, do}).run(ctx, mutants); err != nil {
-		fmt.Fprintf(stderr, "mutants: %v\n", err)
-		return exitFailed
-	}
-	fmt.Fprintf(stdout, "%d mutants in %v\n", len(mutants), time.Since(began).Round(time.Second))
-	return p.exitCode()
-}
-
-// A progress prints results. It is safe for concurrent use.
-type progress struct {
-	w       io.Writer
-	verbose bool // prints also what the tests say of mutants that they kill
-	total   int
-
-	mu         sync.Mutex // guards the fields below, and w
-	done, left int
-}
-
-func (p *progress) report(r result) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.done++
-	verdict, text := "killed", ""
-	switch {
-	case r.why != "":
-		p.left++
-		verdict = "NOT KILLED"
-		text = fmt.Sprintf("%s\n    without it: %s\n", shorten(r.why), r.mutant.without)
-	case p.verbose:
-		text = shorten(r.said) + "\n"
-	}
-	fmt.Fprintf(p.w, "%3d/%d  %5.1fs  %-10s  %s: %s\n%s", p.done, p.total, r.took.Seconds(), verdict, r.mutant.name, r.mutant.guard, text)
-}
-
-func (p *progress) exitCode() int {
-	if p.left == 0 {
-		return 0
-	}
-	fmt.Fprintf(p.w, "%d of %d were not killed: a test is missing, or has become blind, or the guard is not needed\n", p.left, p.done)
-	return exitFailed
-}
-
-// chosen returns the mutants whose names match one of the patterns; all if
-// there are none.
-func chosen(patterns []string) ([]mutant, error) {
-	folder, err := fs.Sub(list, "list")
+	root, err := filepath.Abs(".")
 	if err != nil {
-		return nil, err
+		return err
 	}
-	all, err := load(folder)
-	if err != nil || len(patterns) == 0 {
-		return all, err
+	temp, err := os.MkdirTemp("", "mutants")
+	if err != nil {
+		return err
 	}
-	var some []mutant
-	for _, p := range patterns {
-		before := len(some)
-		for _, m := range all {
-			if ok, _ := path.Match(p, m.name); ok {
-				some = append(some, m)
-			}
+	defer os.RemoveAll(temp)
+	var mu sync.Mutex // guards the counts, and out
+	began, done := time.Now(), 0
+	var left []string
+	err = gate{root, temp}.run(ctx, mutants, func(r result) {
+		mu.Lock()
+		defer mu.Unlock()
+		done++
+		verdict, text := "killed", ""
+		if r.why != "" {
+			left = append(left, r.name)
+			verdict, text = "NOT KILLED", fmt.Sprintf("%s\n    without it: %s\n", shorten(r.why), r.without)
+		} else if verbose {
+			text = shorten(r.said) + "\n"
 		}
-		if len(some) == before {
-			return nil, fmt.Errorf("no mutant is called %s", p)
-		}
+		fmt.Fprintf(out, "%3d/%d  %5.1fs  %-10s  %s: %s\n%s", done, len(mutants), r.took.Seconds(), verdict, r.name, r.guard, text)
+	})
+	if err == nil && left != nil {
+		err = fmt.Errorf("not killed: %s: a test is missing, or has become blind, or the guard is not needed", strings.Join(left, ", "))
 	}
-	return some, nil
-}
-
-// moduleRoot returns the folder of the module that it runs in.
-func moduleRoot(ctx context.Context) (string, error) {
-	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
-	mod := string(bytes.TrimSpace(out))
-	if err != nil || filepath.Base(mod) != "go.mod" {
-		return "", errors.New("run it within the module")
-	}
-	return filepath.Dir(mod), nil
-}
-
-// do runs a command, tests that take long included.
-func do(ctx context.Context, dir, mutant string, command ...string) (string, error) {
-	// Not bound to ctx: killed, a test would leave its servers and files behind. A terminal's interrupt
-	// reaches them anyway.
-	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), long.Env+"=1", variable+"="+mutant)
-	cmd.WaitDelay = time.Second // for what a failed test has left running, which has its output, too
-	out, err := cmd.CombinedOutput()
-	var exited *exec.ExitError
-	if ctx.Err() != nil {
-		return "", ctx.Err()
-	}
-	if errors.As(err, &exited) || errors.Is(err, exec.ErrWaitDelay) {
-		err = nil // it failed, and its output says how
-	}
-	return string(out), err
+	fmt.Fprintf(out, "%d mutants in %v, %d not killed\n", done, time.Since(began).Round(time.Second), len(left))
+	return err
 }

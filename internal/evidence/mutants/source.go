@@ -1,115 +1,113 @@
 package main
 
 import (
-	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
 	"io/fs"
 	"path"
-	"regexp"
+	"slices"
 	"strings"
 )
 
-// A source is the module's files, of which some are changed.
+// A source is the code of the module. It caches the places of each folder, or script, that was read.
 type source struct {
-	tree    fs.FS
-	changed map[string]string // by path
+	tree  fs.FS
+	known map[string][]*place
 }
 
-// A span is some lines of a file.
-type span struct {
-	file  string
-	first int // counted from 0
-	lines []string
+// A place is a declaration or a script, which a mutant can change.
+type place struct {
+	name     string // newValue, Tally.Quorum or (*Lock).end, as in a stack trace; of a script ""
+	file     string
+	from, to int // within the file
+	end      int // of the file
+	text     string
+	pkg      string        // name in the package clause
+	fn       *ast.FuncDecl // nil: not a function
 }
 
-func (s span) String() string { return fmt.Sprintf("%s:%d", s.file, s.first+1) }
-
-// find returns what an address stands for: "redlock (*Lock).end" for a
-// declaration, which may be there once for each platform, "pool/internal/wire/lua/mark.lua" for
-// a whole script.
-func (s source) find(at string) ([]span, error) {
-	pkg, name, isGo := strings.Cut(at, " ")
-	if !isGo {
-		if path.Ext(at) != ".lua" {
-			return nil, fmt.Errorf("%q is neither a package with a declaration nor a Lua script", at)
+// find returns the places of an address. A function may occur once for each platform.
+func (s source) find(at string) (found []*place, err error) {
+	dir, name, _ := strings.Cut(at, " ")
+	if s.known[dir] == nil {
+		if s.known[dir], err = s.read(dir); err != nil {
+			return nil, err
 		}
-		text, err := s.read(at)
-		return []span{{at, 0, strings.Split(text, "\n")}}, err
 	}
-	files, err := fs.Glob(s.tree, path.Join(pkg, "*.go"))
-	if err != nil {
-		return nil, err
+	return slices.DeleteFunc(slices.Clone(s.known[dir]), func(p *place) bool { return p.name != name }), nil
+}
+
+func (s source) read(dir string) (all []*place, err error) {
+	files := []string{dir}
+	if path.Ext(dir) != ".lua" {
+		files, _ = fs.Glob(s.tree, path.Join(dir, "*.go"))
 	}
-	head := headOf(name)
-	var found []span
 	for _, file := range files {
-		text, err := s.read(file)
+		text, err := fs.ReadFile(s.tree, file)
 		if err != nil {
 			return nil, err
+		}
+		if path.Ext(file) == ".lua" {
+			all = append(all, &place{file: file, to: len(text), text: string(text)})
+			continue
 		}
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
-		lines := strings.Split(text, "\n")
-		for i, line := range lines {
-			if head.MatchString(line) {
-				end := i + 1
-				for end < len(lines) && !begins.MatchString(lines[end]) {
-					end++
-				}
-				found = append(found, span{file, i, lines[i:end]})
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, text, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range parsed.Decls {
+			from, to := int(d.Pos()-parsed.FileStart), int(d.End()-parsed.FileStart)
+			fn, _ := d.(*ast.FuncDecl)
+			all = append(all, &place{nameOf(d), file, from, to, len(text), string(text[from:to]), parsed.Name.Name, fn})
+		}
+	}
+	return all, nil
+}
+
+func nameOf(d ast.Decl) string {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		if d.Recv == nil {
+			return d.Name.Name
+		}
+		on, _, _ := strings.Cut(types.ExprString(d.Recv.List[0].Type), "[")
+		if on[0] == '*' {
+			on = "(" + on + ")"
+		}
+		return on + "." + d.Name.Name
+	case *ast.GenDecl:
+		if v, ok := d.Specs[0].(*ast.ValueSpec); ok {
+			return v.Names[0].Name
+		}
+	}
+	return ""
+}
+
+// An edit replaces a part of a file.
+type edit struct {
+	file     string
+	from, to int
+	text     string
+}
+
+// edit returns the edited files. Edits at the same position keep their order.
+func (s source) edit(edits []edit) (map[string]string, error) {
+	files := map[string]string{}
+	slices.SortStableFunc(edits, func(a, b edit) int { return a.from - b.from })
+	for _, e := range slices.Backward(edits) {
+		if _, ok := files[e.file]; !ok {
+			text, err := fs.ReadFile(s.tree, e.file)
+			if err != nil {
+				return nil, err
 			}
+			files[e.file] = string(text)
 		}
+		files[e.file] = files[e.file][:e.from] + e.text + files[e.file][e.to:]
 	}
-	if found == nil {
-		return nil, fmt.Errorf("package %s has no %s", pkg, name)
-	}
-	return found, nil
-}
-
-// begins matches the line at which the next declaration, or its comment, begins.
-var begins = regexp.MustCompile(`^(func|type|var|const|//)`)
-
-// headOf matches the first line of the declaration of a name: newValue, Tally.Quorum or (*Lock).end.
-func headOf(name string) *regexp.Regexp {
-	on, method, isMethod := strings.Cut(name, ").")
-	star := `\*`
-	if !isMethod {
-		on, method, isMethod = strings.Cut(name, ".")
-		star = ""
-	}
-	if !isMethod {
-		return regexp.MustCompile(`^(func|type|var|const) ` + name + `\b`)
-	}
-	return regexp.MustCompile(`^func \((\w+ )?` + star + strings.TrimPrefix(on, "(*") + `(\[.*\])?\) ` + method + `\(`)
-}
-
-func (s source) read(file string) (string, error) {
-	if text, ok := s.changed[file]; ok {
-		return text, nil
-	}
-	text, err := fs.ReadFile(s.tree, file)
-	return string(text), err
-}
-
-// replace has the lines of a hunk take the place of those from at on that they
-// match.
-func (s source) replace(at span, hunk []line) error {
-	text, err := s.read(at.file)
-	if err != nil {
-		return err
-	}
-	lines := strings.Split(text, "\n")
-	out, rest := lines[:at.first:at.first], lines[at.first:]
-	for _, l := range hunk {
-		switch l.mark {
-		case '+':
-			out = append(out, l.text)
-			continue
-		case ' ':
-			out = append(out, rest[0])
-		}
-		rest = rest[1:]
-	}
-	s.changed[at.file] = strings.Join(append(out, rest...), "\n")
-	return nil
+	return files, nil
 }

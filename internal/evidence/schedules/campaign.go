@@ -13,33 +13,35 @@ import (
 	"time"
 )
 
-// longestPlay is how long a schedule may take in real time. It takes some milliseconds. One that takes this long will
-// never end, not even in virtual time.
+// longestPlay limits the real time of a schedule. A schedule takes a few milliseconds. If it takes
+// longer than this limit, it never ends, not even in virtual time.
 const longestPlay = 2 * time.Minute
 
-// Options say which schedules are played. None of them set: 300 from seed 1 on, or 100 with -short.
+// Options select the schedules. The zero Options select 300 schedules from seed 1 on, or 100 with
+// -short.
 type Options struct {
-	Seed  uint64        // the only one to play; its history is printed
-	Count uint64        // how many are played
-	Soak  time.Duration // for so long, in real time, schedules are played
+	Seed  uint64        // seed of a single schedule, whose history is printed
+	Count uint64        // number of schedules
+	Soak  time.Duration // real time for which schedules are played
 }
 
-// A campaign plays the schedules of one seed after the other, on all processors at once. It alone knows real time.
+// A campaign plays the schedules of successive seeds, on all processors at once. Only the campaign
+// uses real time.
 type campaign struct {
 	*testing.T
-	until time.Time // zero if seeds end it
-	end   uint64    // the first seed that is not played
+	until time.Time // zero if a seed ends the campaign
+	end   uint64    // first seed that is not played
 
 	mu       sync.Mutex
 	next     uint64
 	played   int
 	locks    int
 	coverage map[string]int
-	failure  *schedule // of the lowest seed that failed
+	failure  *schedule // schedule of the lowest seed that failed
 }
 
-// Run plays schedules, and fails the test if one of them breaks a promise. Where many were played it also fails if
-// something that the schedules are to bring about never came.
+// Run plays schedules, and fails the test if one of them breaks a promise. After at least 300
+// schedules, it also fails if an event of the wanted list never happened.
 func Run(t *testing.T, o Options) {
 	t.Helper()
 	began := time.Now()
@@ -49,7 +51,7 @@ func Run(t *testing.T, o Options) {
 		c.next, c.end = o.Seed, o.Seed+1
 	case o.Soak != 0:
 		c.next, c.until = 1+rand.Uint64N(1<<40), began.Add(o.Soak)
-		t.Logf("from %d on, for %v", c.next, o.Soak)
+		t.Logf("from seed %d on, for %v", c.next, o.Soak)
 	case testing.Short():
 		c.end = 1 + cmp.Or(o.Count, 100)
 	default:
@@ -64,7 +66,7 @@ func Run(t *testing.T, o Options) {
 		}
 	})
 	spent := time.Since(began)
-	t.Logf("%d schedules to %d, in %v: %.0f a second, each of %.1f locks", c.played, c.next-1, spent.Round(time.Second/10),
+	t.Logf("%d schedules up to seed %d, in %v: %.0f per second, with %.1f locks each", c.played, c.next-1, spent.Round(time.Second/10),
 		float64(c.played)/spent.Seconds(), float64(c.locks)/float64(c.played))
 	if s := c.failure; s != nil {
 		t.Fatalf("seed %d:\n%s\nreplay it with\n\tgo test -count=1 -run '^TestQuorumSchedules$' -v . -seed %d",
@@ -78,8 +80,8 @@ func Run(t *testing.T, o Options) {
 	}
 }
 
-// take returns the next seed, or false after a failure. Since seeds are taken in order, the lowest seed that fails is
-// known as soon as those under way are over.
+// take returns the next seed, or false after a failure. Because seeds are taken in order, the
+// lowest seed that fails is known as soon as the schedules in progress have ended.
 func (c *campaign) take() (seed uint64, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,7 +119,7 @@ func onAllProcessors(t *testing.T, work func(t *testing.T)) {
 	})
 }
 
-// play runs the schedule of a seed in a bubble, and holds it to the promises.
+// play runs the schedule of a seed in a bubble, and checks the promises.
 func play(t *testing.T, seed uint64) (s *schedule) {
 	t.Helper()
 	watchdog := time.AfterFunc(longestPlay, func() {
@@ -140,11 +142,13 @@ func play(t *testing.T, seed uint64) (s *schedule) {
 	return s
 }
 
-// wanted is what schedules are to bring about, and what is counted.
+// wanted lists the events that schedules must cause and count.
 var wanted = []string{
 	"process paused", "Locker closed", "server hung", "server crashed", "server vanished",
+	"server denied requests",
 	"server restarted without memory", "server flushed", "message slow", "message lost",
 	"released during an extension",
 	"plain lock", "lock with a token", "lock of a reader", "lock of several names", "permit above the first",
+	"lock of several permits",
 	"lock lost", "context ended",
 }

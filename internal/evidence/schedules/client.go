@@ -11,24 +11,23 @@ import (
 
 	"github.com/redquorum/redquorum/internal/evidence/check"
 	"github.com/redquorum/redquorum/internal/sim"
-	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// A hold is one lock's life, in true time since the schedule's start.
+// A hold is the life of one lock, in true time since the schedule's start.
 type hold struct {
 	client int
 	lock   *redlock.Lock
-	keys   []string // of each of which there is one holder at a time: the names, or a permit of a name
-	tokens []int64  // of each; zero: none
-	reads  bool     // beside other readers
+	keys   []string // names, or permits of a name; each has one holder at a time
+	tokens []int64  // one for each key; zero: none
+	reads  bool     // the holder is a reader
 	from   time.Duration
-	over   time.Duration // it was released or noticed the loss, whichever came first; zero: neither yet
-	until  time.Duration // the deadline, if its process was paused when that passed; zero: it was not
+	over   time.Duration // when the lock was released or its loss noticed, whichever was first; zero: neither yet
+	until  time.Duration // deadline, if it passed while the process was paused; otherwise zero
 }
 
-// relied is the hold as P1 looks at it: a holder that keeps the rules stops at its deadline at the latest, even if it
-// was paused when its context ended.
+// relied returns the hold as P1 judges it: a holder that obeys the rules stops at its deadline or
+// earlier, even if it was paused when its context ended.
 func (h *hold) relied() check.Hold {
 	until := h.over
 	if h.until > 0 {
@@ -48,7 +47,20 @@ type client struct {
 	id      int
 	locker  *redlock.Locker
 	workers []*worker
-	closed  atomic.Bool // before the schedule's end
+	closed  atomic.Bool // closed before the end of the schedule
+
+	observed          bool
+	timeout, patience time.Duration // defaults for calls
+
+	pauses []*span // pauses of the process; guarded by the schedule
+}
+
+// slotName returns the name of a permit.
+func slotName(slot int) string {
+	if slot == 0 {
+		return "a"
+	}
+	return fmt.Sprint("a permit ", slot)
 }
 
 func (s *schedule) newClient() *client {
@@ -58,16 +70,20 @@ func (s *schedule) newClient() *client {
 		c.workers = append(c.workers, &worker{c, s.world.Rand(fmt.Sprint("worker ", c.id, " ", i))})
 	}
 	opts := []redlock.LockerOption{
-		redlock.TTL(longest), redlock.MaxTTL(longest), // which servers that have all forgotten cannot tell
-		redlock.Renew(s.plan.IntN(3) > 0), timetest.Clock(c.process.Clock()), timetest.Wall(s.world.Now),
-		// Not from a stream: workers that become ready at the same moment would share it in any order.
-		timetest.Jitter(func(limit time.Duration) time.Duration {
+		redlock.TTL(longest), redlock.MaxTTL(longest), // servers that have all forgotten their locks cannot report this TTL
+		redlock.Renew(s.plan.IntN(3) > 0), sim.Clock(c.process.Clock()), sim.Wall(s.world.Now),
+		// The draws do not come from one stream of random numbers, because workers that become
+		// ready at the same moment would use it in any order.
+		sim.Jitter(func(limit time.Duration) time.Duration {
 			dice := rand.New(rand.NewPCG(s.seed<<8+uint64(c.id), uint64(s.world.Now().UnixNano())))
 			return time.Duration(dice.Int64N(int64(limit)))
 		}),
 	}
-	if s.plan.IntN(2) == 0 { // long enough for slow votes to count
-		opts = append(opts, redlock.NodeTimeout(longest/2))
+	c.timeout = timeouts[max(s.plan.IntN(2*len(timeouts)), len(timeouts)-1)%len(timeouts)] // mostly long enough for slow votes to count
+	c.patience = []time.Duration{0, longest / 5, longest, 3 * longest}[s.plan.IntN(4)]
+	opts = append(opts, redlock.NodeTimeout(c.timeout), redlock.Patience(c.patience))
+	if c.observed = s.plan.IntN(2) == 0; c.observed {
+		opts = append(opts, redlock.Observe(c))
 	}
 	var err error
 	if c.locker, err = redlock.New(c.process.Nodes(), opts...); err != nil {
@@ -77,20 +93,33 @@ func (s *schedule) newClient() *client {
 	return c
 }
 
-// begin notes a new lock.
-func (c *client) begin(lock *redlock.Lock, reads bool) *hold {
-	h := &hold{client: c.id, lock: lock, keys: lock.Names(), reads: reads, from: c.elapsed()}
+// begin records a new lock.
+func (c *call) begin() *hold {
+	lock := c.lock
+	h := &hold{client: c.id, lock: lock, keys: lock.Names(), reads: c.reads, from: c.elapsed()}
 	for _, name := range h.keys {
 		h.tokens = append(h.tokens, lock.FenceOf(name))
 	}
-	if slot := lock.Permit(); slot > 0 {
-		h.keys = []string{fmt.Sprint(lock.Name(), " permit ", slot)}
-		if c.count("permit above the first"); slot >= c.permits {
-			c.problem("P1: %v, and there are %d", h, c.permits)
+	if c.permit > 1 {
+		h.keys = nil
+		for _, slot := range lock.Permits() {
+			h.keys = append(h.keys, slotName(slot))
+			h.tokens = append(h.tokens, 0)
+			if slot >= c.permit {
+				c.problem("P1: %v, but the name has %d permits", h, c.permit)
+			}
+			if slot > 0 {
+				c.count("permit above the first")
+			}
+		}
+		if len(h.keys) != c.weight {
+			c.problem("P1: %v, of weight %d", h, c.weight)
 		}
 	}
 	switch {
-	case reads:
+	case c.weight > 1:
+		c.count("lock of several permits")
+	case c.reads:
 		c.count("lock of a reader")
 	case len(h.keys) > 1:
 		c.count("lock of several names")
@@ -100,7 +129,7 @@ func (c *client) begin(lock *redlock.Lock, reads bool) *hold {
 		c.count("plain lock")
 	}
 	if lock.Remaining() <= 0 && lock.Context().Err() == nil {
-		c.problem("P3: %v\n    was over when it was acquired", h)
+		c.problem("P3: %v\n    had ended when it was acquired", h)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,19 +145,23 @@ func (c *client) begin(lock *redlock.Lock, reads bool) *hold {
 	return h
 }
 
-// stopped notes that work under the lock has ended.
+// stopped records that the work under the lock has ended.
 func (c *client) stopped(h *hold) {
 	if h.over == 0 {
 		h.over = c.elapsed()
 	}
 }
 
-// pauseFor pauses the process for d, or until another pause of it ends.
+// pauseFor pauses the process for d, or until another of its pauses ends.
 func (c *client) pauseFor(d time.Duration) {
 	c.count("process paused")
 	c.process.Pause()
+	pause := &span{from: c.elapsed(), until: never}
+	c.mu.Lock()
+	c.pauses = append(c.pauses, pause)
+	c.mu.Unlock()
 	c.eachHold(func(h *hold) {
-		if h.until == 0 { // nothing can change the deadline until it goes on
+		if h.until == 0 { // the deadline cannot change until the process continues
 			h.until = c.elapsed() + h.lock.Remaining()
 		}
 	})
@@ -139,11 +172,12 @@ func (c *client) pauseFor(d time.Duration) {
 				h.until = 0
 			}
 		})
+		c.note(&pause.until)
 		c.process.Resume()
 	})
 }
 
-// eachHold calls f for all that the process holds.
+// eachHold calls f for every lock that the process holds.
 func (c *client) eachHold(f func(*hold)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -160,7 +194,7 @@ type worker struct {
 	dice *rand.Rand
 }
 
-// one draws whether something comes that comes in one of so many cases.
+// one returns true at random, in one of the given number of cases.
 func (w *worker) one(of int) bool { return w.dice.IntN(of) == 0 }
 
 // cycle acquires, holds and releases a lock.
@@ -169,18 +203,18 @@ func (w *worker) cycle() {
 	defer cancel()
 	timeout := upTo(w.dice, 3*longest)
 	if w.one(8) {
-		timeout = upTo(w.dice, 5*time.Millisecond) // in the midst of a vote
+		timeout = upTo(w.dice, 5*time.Millisecond) // during an attempt
 	}
 	stop := w.process.Clock().AfterFunc(timeout, cancel)
-	if w.one(12) { // while its next requests are under way, and mostly until they have timed out
+	if w.one(12) && !w.calm { // paused while its next requests are in progress, and mostly until they have timed out
 		after, d := upTo(w.dice, 5*time.Millisecond), upTo(w.dice, longest*3/2)
 		w.goes(func() {
 			w.world.Sleep(after)
 			w.pauseFor(d)
 		})
 	}
-	reads := w.dice.IntN(8) < w.readers
-	lock, err := w.acquire(ctx, reads)
+	c, opts := w.draw()
+	lock, err := c.ask(ctx, opts)
 	if stop.Stop(); err != nil {
 		if ctx.Err() != nil {
 			w.count("context ended")
@@ -188,42 +222,18 @@ func (w *worker) cycle() {
 		w.process.Sleep(upTo(w.dice, 50*time.Millisecond))
 		return
 	}
-	h := w.begin(lock, reads && len(lock.Names()) == 1)
+	h := c.begin()
 	w.work(lock)
 	w.finish(h)
 }
 
-// acquire asks for a lock of any kind.
-func (w *worker) acquire(ctx context.Context, reads bool) (*redlock.Lock, error) {
-	var opts []redlock.Option
-	isSet := w.dice.IntN(8) < w.sets
-	if w.dice.IntN(8) < w.fenced && (isSet || !reads) {
-		opts = append(opts, redlock.Fenced())
-	}
-	if w.dice.IntN(8) < w.fair {
-		opts = append(opts, redlock.Fair())
-	}
-	switch {
-	case isSet:
-	case reads:
-		opts = append(opts, redlock.Shared())
-	case w.permits > 0:
-		opts = append(opts, redlock.Permits(1+w.dice.IntN(w.permits)))
-	}
-	if w.one(6) {
-		opts = append(opts, redlock.Retries(0))
-	}
-	if isSet {
-		names := []string{"a", "b", "c", "d"}
-		w.dice.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
-		return w.locker.AcquireAll(ctx, names[:2+w.dice.IntN(3)], opts...)
-	}
-	return w.locker.Acquire(ctx, "a", opts...)
-}
-
-// work spends time under the lock, now and then with an extension, and at times with a release in the midst of one.
+// work spends time under the lock, sometimes with an extension, and sometimes with a release during
+// the extension.
 func (w *worker) work(lock *redlock.Lock) {
 	spent := upTo(w.dice, longest*[]time.Duration{1, 10, 100, 300}[w.dice.IntN(4)]/100)
+	if w.calm {
+		spent = min(spent, calmHold)
+	}
 	if w.one(3) {
 		extends := upTo(w.dice, spent)
 		releases := extends + upTo(w.dice, 5*time.Millisecond)
@@ -247,7 +257,7 @@ func (w *worker) work(lock *redlock.Lock) {
 	case <-over:
 	case <-lock.Context().Done():
 	}
-	w.process.Sleep(time.Microsecond) // after a loss, the library's release goes first in every replay
+	w.process.Sleep(time.Microsecond) // makes the library's release after a loss the first in every replay
 }
 
 func (w *worker) finish(h *hold) {
@@ -267,5 +277,5 @@ func (w *worker) finish(h *hold) {
 	if lock.Valid() {
 		w.problem("P3: %v\n    is valid after its release", h)
 	}
-	w.process.Sleep(time.Microsecond) // after a handover the next holder goes first in every replay
+	w.process.Sleep(time.Microsecond) // makes the next holder after a handover the first in every replay
 }

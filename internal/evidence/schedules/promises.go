@@ -8,7 +8,7 @@ import (
 	"github.com/redquorum/redquorum/internal/evidence/check"
 )
 
-// check holds the history to the promises. P3, P4 and P5 were looked at while it was played.
+// check compares the history with the promises. P3, P4 and P5 were checked while it was played.
 func (s *schedule) check() {
 	s.problems = append(s.problems, checkHolds(s.holds)...)
 	for _, server := range s.world.Servers() {
@@ -16,9 +16,10 @@ func (s *schedule) check() {
 			s.problem("P6: %v: keys are left a TTL after the last attempt: %v", server, left)
 		}
 	}
+	s.judge()
 }
 
-// checkHolds is P1 and P2 in true time, for each name alone.
+// checkHolds checks P1 and P2 in true time, for each name alone.
 func checkHolds(all []*hold) (problems []string) {
 	of := map[string][]*hold{}
 	for _, h := range all {
@@ -30,7 +31,7 @@ func checkHolds(all []*hold) (problems []string) {
 		for _, o := range check.Overlaps(of[name], (*hold).relied) {
 			problems = append(problems, fmt.Sprintf("P1: %v\n    overlaps with %v\n    by %v", o.Later, o.Last, o.By))
 		}
-		// Holders follow each other, so tokens rise in the order in which they were granted.
+		// Holders follow each other, so tokens must rise in the order of the grants.
 		token := func(h *hold) int64 { return h.tokens[slices.Index(h.keys, name)] }
 		fenced := slices.DeleteFunc(slices.Clone(of[name]), func(h *hold) bool { return token(h) == 0 })
 		for _, f := range check.Tokens(fenced, func(h *hold) check.Grant {

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// The checks themselves are tested in package check: here is what it is told of a history, and that each name is looked
-// at alone.
-func TestTheJudgeSeesTwoHoldersAndBadTokens(t *testing.T) {
+// Package check tests the checks themselves. This test verifies that the checks are called with the
+// right holds, and for each name alone.
+func TestJudgeFindsTwoHoldersAndWrongTokens(t *testing.T) {
 	t.Parallel()
 	held := func(client int, names string, from, over, until time.Duration, tokens ...int64) *hold {
 		return &hold{client: client, keys: strings.Split(names, " "), tokens: append(tokens, 0, 0), from: from, over: over, until: until}

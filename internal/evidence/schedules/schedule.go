@@ -1,14 +1,18 @@
-// Package schedules plays random histories of clients that compete for locks through package redlock, and holds each
-// to the promises P1 to P6. The test is TestQuorumSchedules in the module's root.
+// Package schedules plays random histories of clients that compete for locks through package
+// redlock, and checks the promises P1 to P6 for each history. The test is TestQuorumSchedules in
+// the module's root.
 //
-// A schedule is drawn from a seed: servers and a network of package sim, processes with one Locker each, and faults.
-// All of it runs in virtual time, and the same seed brings the same history back. It is about what only the shell can
-// get wrong: goroutines, timers, contexts, sets, permits, Close. What the core and the memory guard decide is tried a
-// hundred times as fast in redlock/internal/explore, also beyond the promise.
+// A seed determines a schedule: servers and a network of package sim, processes with one Locker
+// each, and faults. Everything runs in virtual time, and the same seed repeats the same history.
+// The schedules test the code around the core: goroutines, timers, contexts, sets, permits, Close.
+// Package redlock/internal/explore tests the decisions of the core and the memory guard a hundred
+// times as fast, and also with faults beyond the promises.
 //
-//   - campaign.go plays seeds on all processors, and reports.
-//   - schedule.go is one history: faults for six seconds, and then the recovery.
-//   - client.go is processes and their callers; faults.go is what goes wrong; promises.go checks the history.
+//   - campaign.go plays seeds on all processors, and reports the results.
+//   - schedule.go runs one history: faults for six seconds, and then the recovery.
+//   - client.go has the processes and their callers, calls.go their requests, and faults.go the
+//     faults.
+//   - promises.go and judges.go check the history.
 package schedules
 
 import (
@@ -18,29 +22,33 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/redlock"
 )
 
 const (
 	longest = time.Second     // TTL of a lock
-	faulty  = 6 * time.Second // of faults; then all is well again
+	faulty  = 6 * time.Second // duration of the faults, which then end
 )
 
-// A profile is what may happen in a schedule. All of it is inside the promise: delay and loss, pauses, hangs, crashes,
-// any loss of memory that the guard notices on any number of servers, and Lockers that are closed. Most schedules have
-// some kinds of faults only, because with all of them no lock would be held.
+// A profile determines the possible events of a schedule. The promises cover all of them: delay and
+// loss, pauses, hangs, crashes, any loss of memory that the guard notices on any number of servers,
+// and Lockers that are closed. Most schedules have only some kinds of faults, because with all of
+// them no client would get a lock.
 type profile struct {
-	fenced  int  // of eight locks
-	fair    int  // likewise
-	sets    int  // likewise, of several names
-	readers int  // likewise: that are shared
-	permits int  // of each name; zero: exclusive locks only
-	crowd   int  // callers of one process at most
+	fenced  int  // number of locks, out of eight, with a token
+	fair    int  // number of locks, out of eight, that are Fair
+	sets    int  // number of locks, out of eight, with several names
+	readers int  // number of locks, out of eight, that are shared
+	permits int  // permits of each name; zero: exclusive locks only
+	crowd   int  // maximum number of callers in one process
 	forgets bool // servers lose memory
-	closes  bool // processes close their Locker, and others come
-	mayFail int  // servers at a time
+	closes  bool // processes close their Locker, and other processes start
+	mayFail int  // maximum number of servers that fail at once
+	calm    bool // no faults, and all locks are held briefly
 }
 
 func newProfile(dice *rand.Rand) profile {
@@ -61,10 +69,16 @@ func newProfile(dice *rand.Rand) profile {
 	if p.fair == 0 && dice.IntN(3) == 0 {
 		p.permits = 2 + dice.IntN(4)
 	}
+	if p.calm = dice.IntN(4) == 0; p.calm {
+		p.forgets, p.closes, p.mayFail = false, false, 0
+		if dice.IntN(2) == 0 { // all are Fair, and no two are served together
+			p.fair, p.readers, p.permits = 8, 0, 0
+		}
+	}
 	return p
 }
 
-// A schedule is one random history: the plan is drawn from the seed, and all that happens follows.
+// A schedule is one random history. The seed determines the plan and all events.
 type schedule struct {
 	profile
 	seed  uint64
@@ -73,15 +87,27 @@ type schedule struct {
 	start time.Time
 	work  sync.WaitGroup
 
-	// Of the one goroutine that brings the faults.
+	ending atomic.Bool // no client requests another lock until the recovery
+
+	// Used only by the goroutine that causes the faults:
 	clients []*client
 	failing map[*sim.Server]bool
 
-	mu       sync.Mutex // guards all that follows; nothing is called under it
+	mu       sync.Mutex // guards the fields below; no function is called under it
 	holds    []*hold
 	problems []string
 	coverage map[string]int
 	steps    []sim.Step
+	calls    []*call
+	taken    map[string][]*stay // by key
+	trip     time.Duration      // maximum time of a message and its answer, if the schedule is calm
+}
+
+// note records the time of an event.
+func (s *schedule) note(at *time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*at = s.elapsed()
 }
 
 func newSchedule(seed uint64) *schedule {
@@ -97,12 +123,12 @@ func newSchedule(seed uint64) *schedule {
 	return s
 }
 
-// run is the schedule: faults, then the recovery, in which each worker gets a last lock.
+// run runs the schedule: faults, then the recovery, in which each worker gets a last lock.
 func (s *schedule) run() {
 	s.world.SetNet(sim.Fixed(100 * time.Microsecond))
 	for range 3 {
 		c := s.newClient()
-		if lock, err := c.locker.TryAcquire(context.Background(), "hello"); err == nil { // it knows the servers
+		if lock, err := c.locker.TryAcquire(context.Background(), "hello"); err == nil { // the process then knows the servers
 			lock.Release(context.Background())
 		}
 	}
@@ -111,8 +137,13 @@ func (s *schedule) run() {
 		s.begin(c)
 	}
 	for s.elapsed() < faulty {
+		if s.calm {
+			s.world.Sleep(faulty / 4)
+			break
+		}
 		s.fault()
 	}
+	s.ending.Store(true)
 	for i := range s.world.Servers() {
 		s.heal(i)
 	}
@@ -123,7 +154,7 @@ func (s *schedule) run() {
 		return upTo(r, time.Millisecond), false
 	}})
 	s.work.Wait()
-	s.world.Sleep(longest) // what is still under way
+	s.world.Sleep(longest) // until no message is in transit
 	s.recover()
 	for _, c := range s.clients {
 		c.locker.Close()
@@ -131,21 +162,35 @@ func (s *schedule) run() {
 	s.world.Sleep(longest)
 }
 
-// begin lets a client's workers take locks until its Locker is closed or the faults are over.
+// begin makes a client's workers acquire locks until its Locker is closed or the faults end.
 func (s *schedule) begin(c *client) {
 	for _, w := range c.workers {
 		s.goes(func() {
 			w.process.Sleep(upTo(w.dice, 20*time.Millisecond))
-			for s.elapsed() < faulty && !c.closed.Load() {
+			for !s.ending.Load() && !c.closed.Load() {
 				w.cycle()
 			}
 		})
 	}
 }
 
-// recover is P5: all is well, and all compete for one lock until each has had it.
+// recover checks P5: without faults, all workers compete for one lock until each has had it. Then
+// no keys are left, and each worker gets a lock of any kind.
 func (s *schedule) recover() {
-	const timeout = 4 * longest // quarantines end within a TTL, and keys that were left behind expire within another
+	// Quarantines end within a TTL, and keys that were left expire within another.
+	s.each(4*longest, func(w *worker) (*call, []redlock.Option) {
+		return &call{client: w.client, names: []string{"a"}, timeout: w.timeout, patience: w.patience, lines: true}, nil
+	})
+	s.each(quiet, func(w *worker) (c *call, opts []redlock.Option) {
+		for c == nil || !c.lines {
+			c, opts = w.draw()
+		}
+		return c, opts
+	})
+}
+
+// each makes every worker get a lock within a limit.
+func (s *schedule) each(limit time.Duration, draw func(*worker) (*call, []redlock.Option)) {
 	for _, c := range s.clients {
 		for i, w := range c.workers {
 			if c.closed.Load() {
@@ -155,13 +200,13 @@ func (s *schedule) recover() {
 				s.world.Sleep(time.Duration(10*c.id+i) * 100 * time.Microsecond)
 				ctx, cancel := context.WithCancel(context.Background())
 				defer cancel()
-				defer c.process.Clock().AfterFunc(timeout, cancel).Stop()
-				lock, err := c.locker.Acquire(ctx, "a")
-				if err != nil {
-					s.problem("P5: client %d, with all servers up: %v", c.id, err)
+				defer c.process.Clock().AfterFunc(limit, cancel).Stop()
+				asked, opts := draw(w)
+				if _, err := asked.ask(ctx, opts); err != nil {
+					s.problem("P5: %v\n    failed with all servers up", asked)
 					return
 				}
-				h := c.begin(lock, false)
+				h := asked.begin()
 				c.process.Sleep(upTo(w.dice, 8*time.Millisecond))
 				w.finish(h)
 			})
@@ -178,31 +223,31 @@ func (s *schedule) goes(f func()) {
 	})
 }
 
-// upTo draws a duration above zero.
+// upTo draws a duration above zero, at most d.
 func upTo(dice *rand.Rand, d time.Duration) time.Duration {
 	return time.Duration(1 + dice.Int64N(int64(d)))
 }
 
 func (s *schedule) elapsed() time.Duration { return s.world.Now().Sub(s.start) }
 
-// problem notes a broken promise.
+// problem records a broken promise.
 func (s *schedule) problem(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.problems = append(s.problems, fmt.Sprintf(format, args...))
 }
 
-// count notes that something has happened.
+// count counts an event.
 func (s *schedule) count(what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.coverage[what]++
 }
 
-// transcript is the history without the values, which are drawn anew in each run.
+// transcript returns the history without the values, which are random in each run.
 func (s *schedule) transcript() (lines []string) {
 	values, drawn := map[string]int{}, map[int]int{}
-	// A Locker closes its nodes all at once, and they answer what is open in any order.
+	// A Locker closes its nodes all at once, and these fail their open requests in any order.
 	steps := slices.Clone(s.steps)
 	slices.SortStableFunc(steps, func(a, b sim.Step) int {
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Client, b.Client), cmp.Compare(a.Node, b.Node))

@@ -10,7 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/redquorum/redquorum/internal/long"
+	"github.com/redquorum/redquorum/internal/testenv"
 )
 
 func TestMain(m *testing.M) {
@@ -20,15 +20,15 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// TestASeedReplays: a seed is worth printing only if it brings the same history back, step by step.
-// Callers of one process can become ready at the same moment, and Go's scheduler, not the seed,
-// decides which of them runs first. It decides alike but for one seed in thousands, and but for a
-// few in a hundred where the machine is busy: such a seed is played again, and has to repeat one
-// of its histories. The race detector has an order of its own.
-func TestASeedReplays(t *testing.T) {
+// TestSeedReplays: a seed is useful only if it repeats its history step by step. Callers of one
+// process can become ready at the same moment, and then Go's scheduler, not the seed, decides which
+// caller runs first. Its decision differs for one seed in thousands, and for a few in a hundred on
+// a busy machine. Such a seed is played again, and must repeat one of its histories. The race
+// detector has its own order.
+func TestSeedReplays(t *testing.T) {
 	t.Parallel()
-	if long.Race() {
-		t.Skip("the race detector runs goroutines in an order of its own")
+	if testenv.Race() {
+		t.Skip("the race detector runs goroutines in its own order")
 	}
 	const all, plays = 100, 20
 	var seeds atomic.Uint64
@@ -52,12 +52,12 @@ func TestASeedReplays(t *testing.T) {
 	})
 }
 
-// firstDifference says where two histories part.
+// firstDifference describes the first difference between two histories.
 func firstDifference(a, b []string) string {
 	for i := range min(len(a), len(b)) {
 		if a[i] != b[i] {
-			return fmt.Sprintf("step %d of %d and %d was\n%s\nand then\n%s", i, len(a), len(b), a[i], b[i])
+			return fmt.Sprintf("step %d of %d and %d was\n%s\nand in the replay\n%s", i, len(a), len(b), a[i], b[i])
 		}
 	}
-	return fmt.Sprintf("%d steps, and then %d", len(a), len(b))
+	return fmt.Sprintf("%d steps, and %d in the replay", len(a), len(b))
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/sim"
-	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -24,10 +23,10 @@ var (
 	histories = flag.Uint64("histories", 150, "how many histories of the simulation to follow")
 )
 
-// Every step of servers and clients in the simulation is one that the model allows: of votes,
-// extensions, repairs, releases, and servers that forget. A seed mostly brings the same history back;
-// goroutines that one moment sets off may come in another order.
-func TestHistoriesOfTheSimulationAreStepsOfTheModel(t *testing.T) {
+// The model allows every step of servers and clients in the simulation: votes, extensions, repairs,
+// releases, and servers that forget. A seed usually repeats the same history, but goroutines that
+// start at the same moment may run in another order.
+func TestModelAllowsHistoriesOfTheSimulation(t *testing.T) {
 	t.Parallel()
 	first, last := uint64(1), *histories
 	if *seedFlag != 0 {
@@ -51,8 +50,8 @@ func TestHistoriesOfTheSimulationAreStepsOfTheModel(t *testing.T) {
 	}
 }
 
-// Without its memory guard the library does what the model does not allow, and the model says so.
-func TestWithoutTheGuardHistoriesAreRejected(t *testing.T) {
+// Without its memory guard the library takes steps that the model must reject.
+func TestHistoriesWithoutTheGuardAreRejected(t *testing.T) {
 	t.Parallel()
 	for seed := uint64(1); seed <= 100; seed++ {
 		if err := play(t, seed, false).follow(); err != nil {
@@ -67,13 +66,13 @@ func TestWithoutTheGuardHistoriesAreRejected(t *testing.T) {
 
 const (
 	ttl     = time.Second
-	longest = 8 * time.Second // of a history
+	longest = 8 * time.Second // length of a history
 
-	// believed is how long a vote is worth anything.
+	// believed is the validity of a vote.
 	believed = int64(ttl - ttl/100 - 2*time.Millisecond + time.Microsecond)
 )
 
-// A recording is a history in the making. Its map fields are by value of a lock.
+// A recording is a history in progress. The keys of its maps are values of locks.
 type recording struct {
 	world *sim.World
 	plan  *rand.Rand
@@ -83,10 +82,10 @@ type recording struct {
 
 	mu     sync.Mutex
 	events []Event
-	seen   map[string]bool // it was asked for
-	begun  map[string]bool // and held
-	over   map[string]bool // and given up or released
-	alive  int64           // the latest deadline of any lock
+	seen   map[string]bool // requested locks
+	begun  map[string]bool // locks that were held
+	over   map[string]bool // locks that were given up or released
+	alive  int64           // latest deadline of all locks
 }
 
 // play records a history of one lock, for which three processes compete.
@@ -144,12 +143,12 @@ func (r *recording) run() {
 	r.world.Sleep(2 * ttl)
 }
 
-// fault makes things go wrong, now and then. All else has come to rest meanwhile, so that what is
-// noted and what is done are one step. Any server may forget, so there may be none that knows which
-// locks can have been forgotten.
+// fault causes faults, now and then. All other activity has stopped by that time, so that each
+// fault and its event are one step. Any server may forget, so possibly no server knows which locks
+// were forgotten.
 func (r *recording) fault(process *sim.Client) {
 	servers := r.world.Servers()
-	for range 1 + r.plan.IntN(2) { // often two at once
+	for range 1 + r.plan.IntN(2) { // often two faults at once
 		anyone, i := servers[r.plan.IntN(len(servers))], r.plan.IntN(len(servers))
 		switch r.plan.IntN(12) {
 		case 0:
@@ -183,8 +182,8 @@ func (r *recording) later(f func()) {
 	})
 }
 
-// forget notes that what a server grants does not count until all that it may have granted before
-// is over. If no lock can be alive the other servers prove that, and it counts at once.
+// forget records that grants of a server do not count until all its possible earlier grants have
+// expired. If no lock can be alive, the other servers prove that, and grants count at once.
 func (r *recording) forget(kind Kind, i int) {
 	e := Event{Kind: kind, Node: i}
 	r.mu.Lock()
@@ -207,7 +206,7 @@ func (r *recording) add(e Event) {
 	r.events = append(r.events, e)
 }
 
-// watch makes events of what requests and servers do.
+// watch adds events for the steps of requests and servers.
 func (r *recording) watch(s sim.Step) {
 	granted := s.Stage == sim.Run && s.Outcome == protocol.Granted
 	e := Event{At: s.At.UnixNano(), Claim: s.Value, Node: s.Node}
@@ -239,15 +238,15 @@ type process struct {
 	locker *redlock.Locker
 	dice   *rand.Rand
 	lock   *redlock.Lock // guarded by mu
-	value  string        // of lock
+	value  string        // value of lock
 }
 
 func (r *recording) newProcess(i int) *process {
 	p := &process{recording: r, dice: r.world.Rand(fmt.Sprint("process ", i))}
 	p.client = r.world.NewClient(1)
 	locker, err := redlock.New(p.client.Nodes(), redlock.TTL(ttl), redlock.MemoryGuard(r.guard), redlock.Renew(i > 0),
-		redlock.NodeTimeout(ttl/4), timetest.Clock(p.client.Clock()), timetest.Wall(r.world.Now), redlock.Observe(p),
-		timetest.Jitter(func(limit time.Duration) time.Duration {
+		redlock.NodeTimeout(ttl/4), sim.Clock(p.client.Clock()), sim.Wall(r.world.Now), redlock.Observe(p),
+		sim.Jitter(func(limit time.Duration) time.Duration {
 			dice := rand.New(rand.NewPCG(uint64(i), uint64(r.now())))
 			return time.Duration(dice.Int64N(int64(limit)))
 		}))
@@ -280,7 +279,7 @@ func (p *process) cycle() {
 	over := make(chan struct{})
 	p.client.Clock().AfterFunc(time.Duration(1+p.dice.Int64N(int64(ttl)*3/2)), func() { close(over) })
 	if p.dice.IntN(2) == 0 {
-		lock.Extend(context.Background()) // its result comes to Observe
+		lock.Extend(context.Background()) // Observe receives the result
 	}
 	select {
 	case <-over:
@@ -292,9 +291,9 @@ func (p *process) cycle() {
 }
 
 func (p *process) begin(lock *redlock.Lock) {
-	left, value := lock.Remaining(), lock.Value() // not under mu: watch locks it while the lock's key is locked
+	left, value := lock.Remaining(), lock.Value() // without mu, because watch locks mu while the lock's key is locked
 	if left == 0 {
-		return // the process was paused until it was over
+		return // the process was paused until the lock had expired
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -304,7 +303,7 @@ func (p *process) begin(lock *redlock.Lock) {
 	context.AfterFunc(lock.Context(), func() { p.end(lock) })
 }
 
-// end notes that the lock is relied on no more.
+// end records that the client no longer relies on the lock.
 func (p *process) end(lock *redlock.Lock) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -315,13 +314,13 @@ func (p *process) end(lock *redlock.Lock) {
 	}
 }
 
-// Observe implements redlock.Observer: an extension names a new deadline.
+// Observe implements redlock.Observer. An extension names a new deadline.
 func (p *process) Observe(e redlock.Event) {
 	p.mu.Lock()
 	lock := p.lock
 	p.mu.Unlock()
 	if e.Kind != redlock.EventExtended || lock == nil || e.Remaining == 0 || lock.Remaining() != e.Remaining {
-		return // or the lock has been extended again, or is over, by now
+		return // or the lock has been extended again or has ended
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -330,7 +329,7 @@ func (p *process) Observe(e redlock.Event) {
 	}
 }
 
-// noteDeadline adds an event that names a deadline. The recording must be locked.
+// noteDeadline adds an event with a new deadline. The caller must hold mu.
 func (p *process) noteDeadline(e Event) {
 	e.At = p.now()
 	p.alive = max(p.alive, e.Until)

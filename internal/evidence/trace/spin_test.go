@@ -12,11 +12,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/testenv"
 )
 
-// tick is how many nanoseconds a tick of lock.pml is here. All steps between two ticks are of one
-// moment.
+// tick is the length of a tick of lock.pml in nanoseconds. All steps between two ticks have the
+// same time.
 const tick = 1000
 
 // sentences are the steps that lock.pml prints.
@@ -39,7 +39,8 @@ var sentences = []struct {
 	{regexp.MustCompile(`^node \d loses [A-C]'s key, and nobody notices$`), ""},
 }
 
-// parse makes a history of what lock.pml prints, where a lock is believed for so many ticks.
+// parse returns the history in the output of lock.pml, where a lock counts for this number of
+// ticks.
 func parse(t *testing.T, lines []string, believed int64) (events []Event) {
 	t.Helper()
 	now := int64(0)
@@ -90,16 +91,16 @@ func parse(t *testing.T, lines []string, believed int64) (events []Event) {
 	return events
 }
 
-// The model here is that of lock.pml: it rejects the ways in which each switch there breaks the
+// This model equals lock.pml: it rejects the ways in which each switch of lock.pml breaks the
 // promise.
-func TestWhatBreaksThePromiseInSpinIsRejected(t *testing.T) {
+func TestViolationsOfSpinAreRejected(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../spec/RUNS.md")
 	require.NoError(t, err)
 	rules := map[string]Rule{
 		"NO_GUARD": NoQuorum, "SHORT_QUARANTINE": NoQuorum, "MUTE_EXTENDS": NoQuorum, "OTHER_NODES": NoQuorum, "HALF_IS_QUORUM": NoQuorum,
 		"CLOCKS_OFF": KeyTaken, "TOO_MANY_FORGET": KeyTaken, "RELEASE_ANYONES": KeyTaken, "COUNT_FROM_GRANT": TooLong,
-		"IGNORE_DEADLINE": "", // what a client does after its deadline is in no history
+		"IGNORE_DEADLINE": "", // a history lacks the actions of a client after its deadline
 	}
 	for _, section := range strings.Split(string(text), "\n## lock: `")[1:] {
 		section, _, _ = strings.Cut(section, "\n## ")
@@ -131,10 +132,10 @@ func TestWhatBreaksThePromiseInSpinIsRejected(t *testing.T) {
 	assert.Empty(t, rules, "not in RUNS.md")
 }
 
-// And it accepts what lock.pml does without a switch.
+// The model accepts the runs of lock.pml without a switch.
 func TestRandomRunsInSpinAreAccepted(t *testing.T) {
 	t.Parallel()
-	need.Program(t, "spin")
+	testenv.NeedProgram(t, "spin")
 	steps := 0
 	for seed := 1; seed <= 10; seed++ {
 		spin := exec.CommandContext(t.Context(), "spin", fmt.Sprint("-n", seed), "-u2000", "-T", "-B", "lock.pml")

@@ -1,49 +1,49 @@
 // Package trace follows a history of one lock in the model of spec/lock.pml, spec/shared.pml and
-// spec/fence.pml: each event must be a step that the model allows after the events before it.
+// spec/fence.pml: each event must be a step that the model allows after the previous events.
 //
-// The model's ticks are nanoseconds here, and a history names its own steps, so nothing is searched
-// for. What the model says of a node, a claim and a token is in the method of the event's kind, and
-// each guard has the name of a [Rule].
+// The model's ticks are nanoseconds here. A history names its own steps, so Follow searches for
+// nothing. The method for a kind of event contains the rules for nodes, claims and tokens, and each
+// guard has the name of a [Rule].
 //
-// A history of clients alone does not tell what nodes did. Then [Model.Hidden] has the steps of
-// nodes happen unseen, and what clients did must be possible with some of them.
+// A history of clients alone lacks the steps of nodes. Then [Model.Hidden] allows every behavior of
+// nodes, and only the steps of clients are checked.
 package trace
 
 import "fmt"
 
-// A Kind says what an Event is.
+// A Kind is a kind of Event.
 type Kind string
 
 // The steps of clients.
 const (
-	Asks     Kind = "asks"     // all nodes for the lock: Life, Reads
-	Holds    Kind = "holds"    // the lock: Until, Token
-	Extended Kind = "extended" // the lock: Until
-	Reads    Kind = "reads"    // a writer is a reader from here on
-	GivesUp  Kind = "gives up" // without having held the lock
-	Stops    Kind = "stops"    // to hold the lock: by a release, or because it heard of a loss
+	Asks     Kind = "asks"     // asks all nodes for the lock: Life, Reads
+	Holds    Kind = "holds"    // holds the lock: Until, Token
+	Extended Kind = "extended" // has extended the lock: Until
+	Reads    Kind = "reads"    // a writer becomes a reader
+	GivesUp  Kind = "gives up" // ends an attempt without the lock
+	Stops    Kind = "stops"    // no longer holds the lock, after a release or the notice of a loss
 )
 
-// The steps of nodes, which have a Node, and a Claim where they are about one.
+// The steps of nodes. They have a Node, and a Claim if they are about one.
 const (
-	Grants   Kind = "grants"   // it gives the claim its key
-	Renews   Kind = "renews"   // it lets the claim's key live for its Life from now
-	Releases Kind = "releases" // it deletes the claim's key, if it is there
-	Forgets  Kind = "forgets"  // all keys; what it grants before Until does not count
-	Restarts Kind = "restarts" // with all keys; likewise
+	Grants   Kind = "grants"   // sets the key of the claim
+	Renews   Kind = "renews"   // sets the TTL of the claim's key to its Life
+	Releases Kind = "releases" // deletes the claim's key, if it exists
+	Forgets  Kind = "forgets"  // forgets all keys; grants before Until do not count
+	Restarts Kind = "restarts" // restarts with all keys; grants before Until do not count
 )
 
-// An Event is one step. Fields that its kind does not mention are zero, but for At and, of the steps
-// of clients, Claim.
+// An Event is one step. Fields without a meaning for its kind are zero, except At, and Claim in the
+// steps of clients.
 type Event struct {
 	At    int64 // true time, in nanoseconds
 	Kind  Kind
-	Claim string // one try of a client, by a value of its own
+	Claim string // one attempt of a client, by its unique value
 	Node  int
-	Life  int64 // how long a grant is believed, which no node's clock may undercut
-	Until int64 // up to when the client relies on the lock, but not then
-	Token int64 // zero: none
-	Reads bool  // the claim is a reader's
+	Life  int64 // time for which a grant counts; no node may let the key expire earlier
+	Until int64 // end of the client's reliance on the lock, exclusive
+	Token int64 // zero without a token
+	Reads bool  // the claim belongs to a reader
 }
 
 func (e Event) String() string {
@@ -63,20 +63,20 @@ type Rule string
 // The rules.
 const (
 	OutOfOrder  Rule = "no step of a claim's life"
-	NotHeld     Rule = "a release of what is not held"
+	NotHeld     Rule = "a release of a lock that is not held"
 	TwoHolders  Rule = "two holders"
 	NoQuorum    Rule = "no quorum of votes that count"
-	TooLong     Rule = "a deadline beyond what the votes are worth"
+	TooLong     Rule = "a deadline beyond the validity of the votes"
 	TooLate     Rule = "an extension after the deadline"
-	KeyTaken    Rule = "a node grants what it has granted to another"
+	KeyTaken    Rule = "a node grants a key that it has granted to another claim"
 	KeyGone     Rule = "a node renews a key that it does not have"
-	TokenTwice  Rule = "a token that another has"
+	TokenTwice  Rule = "a token of another claim"
 	TokenFallen Rule = "a token not above one that was granted before"
 )
 
-// A Rejection is the first event that is no step of the model.
+// A Rejection is the first event that the model does not allow.
 type Rejection struct {
-	Index int // of the event, from zero
+	Index int // index of the event, from zero
 	Event Event
 	Rule  Rule
 }
@@ -85,14 +85,14 @@ func (r *Rejection) Error() string {
 	return fmt.Sprintf("trace: event %d, %v: %s", r.Index+1, r.Event, r.Rule)
 }
 
-// A Model says which system a history is of.
+// A Model describes the system of a history.
 type Model struct {
 	Nodes  int
-	Hidden bool // the history has no steps of nodes
+	Hidden bool // the history lacks the steps of nodes
 }
 
-// Follow returns a *Rejection for the first event that is no step of the model, or nil. The events
-// are those of one lock, in the order in which they happened.
+// Follow returns a *Rejection for the first event that the model does not allow, or nil. The events
+// belong to one lock, in the order in which they happened.
 func (m Model) Follow(events []Event) error {
 	w := &world{Model: m, nodes: make([]node, m.Nodes), claims: map[string]*claim{}, owners: map[int64]string{}}
 	for i := range w.nodes {
@@ -106,19 +106,19 @@ func (m Model) Follow(events []Event) error {
 	return nil
 }
 
-// A world is the model's state.
+// A world is the state of the model.
 type world struct {
 	Model
 	nodes   []node
 	claims  map[string]*claim
-	holding []*claim         // those that may still be relied on
-	owners  map[int64]string // of tokens
-	top     int64            // the highest token that was granted
+	holding []*claim         // claims that clients may still rely on
+	owners  map[int64]string // claim of each token
+	top     int64            // highest granted token
 }
 
 type node struct {
-	keys map[string]int64 // of a writer, or of readers: when each expires at the earliest
-	mute int64            // what it grants before is no vote
+	keys map[string]int64 // earliest expiry of each key, of a writer or of readers
+	mute int64            // grants before this time are not votes
 }
 
 type phase int
@@ -135,9 +135,9 @@ type claim struct {
 	asked int64
 	life  int64
 	until int64
-	floor int64         // the highest token that was granted before it was asked for
-	votes map[int]int64 // when each node gave the vote that counts, or renewed it last
-	had   map[int]int64 // until when the client knows that a node has its key
+	floor int64         // highest token granted before the attempt began
+	votes map[int]int64 // time of each node's vote that counts, or of its last renewal
+	had   map[int]int64 // end of the time for which the client knows that a node has its key
 }
 
 func (c *claim) reliesAt(at int64) bool { return c.phase == held && at < c.until }
@@ -193,7 +193,7 @@ func (w *world) step(e Event) Rule {
 	return ""
 }
 
-// forget is the memory of lock.pml.
+// forget follows the memory of lock.pml.
 func (w *world) forget(e Event) {
 	n := &w.nodes[e.Node]
 	n.mute = max(n.mute, e.Until)
@@ -202,8 +202,7 @@ func (w *world) forget(e Event) {
 	}
 }
 
-// grant is a node's answer to a request for the lock, which may come late or be a repair: then it
-// is no vote.
+// grant follows a node's grant of a request for the lock. A late grant or a repair is not a vote.
 func (w *world) grant(c *claim, e Event) Rule {
 	n := &w.nodes[e.Node]
 	for other, expires := range n.keys {
@@ -211,7 +210,7 @@ func (w *world) grant(c *claim, e Event) Rule {
 		case other == e.Claim || c.reads && w.claims[other].reads:
 		case e.At < expires:
 			return KeyTaken
-		default: // it must have expired
+		default: // the other key must have expired
 			delete(n.keys, other)
 		}
 	}
@@ -225,8 +224,9 @@ func (w *world) grant(c *claim, e Event) Rule {
 	return ""
 }
 
-// renew is a node's answer to an extension. In quarantine it counts only for a client that knows that
-// the node has had the key lately, so that nobody else's vote there has counted since.
+// renew follows a node's grant of an extension. During a quarantine it counts only if the client
+// knows that the node had its key recently, because then no vote for another claim has counted
+// there since.
 func (w *world) renew(c *claim, e Event) Rule {
 	n := &w.nodes[e.Node]
 	if _, there := n.keys[e.Claim]; !there {
@@ -239,7 +239,7 @@ func (w *world) renew(c *claim, e Event) Rule {
 	return ""
 }
 
-// votesSince counts the nodes whose votes are of that time or later.
+// votesSince returns the number of nodes whose votes are from that time or later.
 func (c *claim) votesSince(at int64) (n int) {
 	for _, voted := range c.votes {
 		if voted >= at {
@@ -249,7 +249,7 @@ func (c *claim) votesSince(at int64) (n int) {
 	return n
 }
 
-// hold is the end of a vote that was won.
+// hold follows the success of an attempt.
 func (w *world) hold(c *claim, e Event) Rule {
 	switch {
 	case c.phase != asking:
@@ -273,7 +273,8 @@ func (w *world) hold(c *claim, e Event) Rule {
 	return w.alone(c, e.At)
 }
 
-// extend is an extension that a quorum has granted since it began, a Life before its deadline.
+// extend follows an extension that a quorum granted after its start, which is a Life before its
+// deadline.
 func (w *world) extend(c *claim, e Event) Rule {
 	switch {
 	case c.phase != held:
@@ -287,7 +288,7 @@ func (w *world) extend(c *claim, e Event) Rule {
 	return w.alone(c, e.At)
 }
 
-// alone is promise P1 for a claim that has just come to be relied on.
+// alone checks promise P1 for a claim that a client has just begun to rely on.
 func (w *world) alone(c *claim, at int64) Rule {
 	if !c.reliesAt(at) {
 		return ""

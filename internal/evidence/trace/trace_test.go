@@ -11,8 +11,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// short is a history of three nodes that the model allows: A holds, extends and stops, then B
-// holds, which node 0 has forgotten when B extends.
+// short returns a history of three nodes that the model allows. A holds, extends and stops. Then B
+// holds and extends, after node 0 has forgotten B.
 func short() []Event {
 	return []Event{
 		{At: 0, Kind: Asks, Claim: "A", Life: 100},
@@ -32,7 +32,7 @@ func short() []Event {
 		{At: 80, Kind: Forgets, Node: 0, Until: 180},
 		{At: 81, Kind: Grants, Claim: "B", Node: 0}, // a repair
 		{At: 90, Kind: Renews, Claim: "B", Node: 1},
-		{At: 91, Kind: Grants, Claim: "B", Node: 2}, // another
+		{At: 91, Kind: Grants, Claim: "B", Node: 2}, // another repair
 		{At: 92, Kind: Renews, Claim: "B", Node: 2},
 		{At: 93, Kind: Extended, Claim: "B", Until: 189},
 		{At: 94, Kind: Stops, Claim: "B"},
@@ -42,7 +42,7 @@ func short() []Event {
 func TestEachGuardOfTheModelRejectsByName(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, Model{Nodes: 3}.Follow(short()))
-	// Each change makes one event wrong. at is the time of the event that is then rejected.
+	// Each change makes one event invalid. at is the time of the rejected event.
 	for name, c := range map[string]struct {
 		rule   Rule
 		at     int64
@@ -87,7 +87,7 @@ func TestEachGuardOfTheModelRejectsByName(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := Model{Nodes: 3, Hidden: c.rule == TwoHolders} // otherwise the votes are missed first
+			m := Model{Nodes: 3, Hidden: c.rule == TwoHolders} // otherwise the missing votes are rejected first
 			var r *Rejection
 			require.ErrorAs(t, m.Follow(c.change(short())), &r)
 			assert.Equal(t, c.rule, r.Rule, r)
@@ -96,8 +96,8 @@ func TestEachGuardOfTheModelRejectsByName(t *testing.T) {
 	}
 }
 
-// What the model allows beside that: readers together, and a node that kept its keys.
-func TestTheModelAllows(t *testing.T) {
+// The model also allows readers together, and a node that kept its keys.
+func TestModelAllowsReadersAndKeptKeys(t *testing.T) {
 	t.Parallel()
 	read := func(at int64, claim string, until int64) []Event {
 		return []Event{
@@ -121,7 +121,7 @@ func TestTheModelAllows(t *testing.T) {
 	}
 }
 
-// insert puts events behind those of their time.
+// insert inserts events after the events with the same time.
 func insert(h []Event, events ...Event) []Event {
 	for _, e := range events {
 		i := slices.IndexFunc(h, func(o Event) bool { return o.At > e.At })

@@ -10,10 +10,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/internal/record"
 	"github.com/redquorum/redquorum/pool/internal/wire"
 )
 
-// A scripted connection has its answers before it is asked.
+// A scripted connection has all answers before the questions arrive.
 type scripted struct {
 	net.Conn
 	io.Reader
@@ -29,8 +30,9 @@ func (s *scripted) Read(p []byte) (int, error)  { return s.Reader.Read(p) }
 func (s *scripted) Write(p []byte) (int, error) { return s.asked.Write(p) }
 func (s *scripted) Close() error                { return nil }
 
-// TestAServerThatHangsUpIsQuotedIfItSaidWhy, and a refusal that was expected is no reason.
-func TestAServerThatHangsUpIsQuotedIfItSaidWhy(t *testing.T) {
+// TestLastErrorOfAServerIsQuoted: the server has closed the connection. An expected refusal is not
+// the reason for that.
+func TestLastErrorOfAServerIsQuoted(t *testing.T) {
 	t.Parallel()
 	expected := Question{Name: "DELEX", Refused: func(redis.Error) {}}
 	c, _ := answering("+OK\r\n-ERR max number of clients reached\r\n")
@@ -40,8 +42,8 @@ func TestAServerThatHangsUpIsQuotedIfItSaidWhy(t *testing.T) {
 	assert.NoError(t, Ask(t.Context(), nil), "nothing is asked")
 }
 
-// TestAPasswordIsNotShown, whatever a server answers to it.
-func TestAPasswordIsNotShown(t *testing.T) {
+// TestPasswordIsNeverShown: the server's answer to it does not matter.
+func TestPasswordIsNeverShown(t *testing.T) {
 	t.Parallel()
 	c, _ := answering("-ERR unknown command 'AUTH', with args beginning with: 'bob' 'hunter2'\r\n")
 	err := Ask(t.Context(), c, Question{Name: "AUTH", Args: []any{"bob", "hunter2"}, Secret: true})
@@ -51,8 +53,8 @@ func TestAPasswordIsNotShown(t *testing.T) {
 	assert.EqualError(t, err, wire.ErrUnsupported.Error()+" (ERR unknown command 'AUTH')", "of a caller's own dial function")
 }
 
-// TestTheBarrierSparesAServerThatWasRestarted, and an old connection that is gone is no doubt.
-func TestTheBarrierSparesAServerThatWasRestarted(t *testing.T) {
+// TestBarrierIgnoresARestartedServer: an old connection that is gone causes no doubt, either.
+func TestBarrierIgnoresARestartedServer(t *testing.T) {
 	t.Parallel()
 	const killed, gone, forbidden = ":1\r\n", ":0\r\n", "-NOPERM this user has no permissions\r\n"
 	for name, test := range map[string]struct {
@@ -60,13 +62,13 @@ func TestTheBarrierSparesAServerThatWasRestarted(t *testing.T) {
 		answer   string
 		doubts   int
 	}{
-		"same process":       {Server{RunID: "a", clientID: 9}, Server{RunID: "a", clientID: 3}, killed, 0},
-		"gone":               {Server{RunID: "a", clientID: 9}, Server{RunID: "a", clientID: 3}, gone, 0},
-		"forbidden":          {Server{RunID: "a", clientID: 9}, Server{RunID: "a", clientID: 3}, forbidden, 1},
-		"other process":      {Server{RunID: "b", clientID: 9}, Server{RunID: "a", clientID: 3}, "", 0},
-		"run_id unknown":     {Server{RunID: "", clientID: 9}, Server{RunID: "", clientID: 3}, "", 0},
-		"first connection":   {Server{RunID: "a", clientID: 9}, Server{}, "", 0},
-		"old number unknown": {Server{RunID: "a", clientID: 9}, Server{RunID: "a", clientID: 0}, "", 0},
+		"same process":       {Server{Server: record.Server{RunID: "a"}, clientID: 9}, Server{Server: record.Server{RunID: "a"}, clientID: 3}, killed, 0},
+		"gone":               {Server{Server: record.Server{RunID: "a"}, clientID: 9}, Server{Server: record.Server{RunID: "a"}, clientID: 3}, gone, 0},
+		"forbidden":          {Server{Server: record.Server{RunID: "a"}, clientID: 9}, Server{Server: record.Server{RunID: "a"}, clientID: 3}, forbidden, 1},
+		"other process":      {Server{Server: record.Server{RunID: "b"}, clientID: 9}, Server{Server: record.Server{RunID: "a"}, clientID: 3}, "", 0},
+		"run_id unknown":     {Server{Server: record.Server{RunID: ""}, clientID: 9}, Server{Server: record.Server{RunID: ""}, clientID: 3}, "", 0},
+		"first connection":   {Server{Server: record.Server{RunID: "a"}, clientID: 9}, Server{}, "", 0},
+		"old number unknown": {Server{Server: record.Server{RunID: "a"}, clientID: 9}, Server{Server: record.Server{RunID: "a"}, clientID: 0}, "", 0},
 	} {
 		c, s := answering(test.answer)
 		doubts, err := barrier(t.Context(), c, test.now, test.old)
@@ -74,12 +76,4 @@ func TestTheBarrierSparesAServerThatWasRestarted(t *testing.T) {
 		assert.Len(t, doubts, test.doubts, name)
 		assert.Equal(t, test.answer != "", strings.Contains(s.asked.String(), "KILL"), name)
 	}
-}
-
-// TestWhatIsKeptOfAServersWordsIsBounded.
-func TestWhatIsKeptOfAServersWordsIsBounded(t *testing.T) {
-	t.Parallel()
-	assert.Len(t, infoField([]byte("a:b\r\nmaxmemory_policy:"+strings.Repeat("x", 1<<20)), "maxmemory_policy"), maxInfo)
-	assert.Equal(t, "b", infoField([]byte("a:b\r\n"), "a"))
-	assert.Empty(t, infoField([]byte("xa:b\r\n"), "a"))
 }

@@ -14,31 +14,32 @@ import (
 	"github.com/redquorum/redquorum/pool/internal/wire"
 )
 
-// A conn is one connection of a node, from its handshake to its end. Requests are answered in the
-// order in which they were sent, so a queue is all that ties replies to requests. Two goroutines
-// share it: the writer and the reader. A field that only one of them uses says whose it is.
+// A conn is one connection of a node, from its handshake to its end. The server answers requests in
+// the order in which they were sent, so a queue is enough to match replies to requests. Two
+// goroutines share a conn: the writer and the reader. If only one of them uses a field, the comment
+// of the field names it.
 type conn struct {
 	queue  *queue
 	config *Config
 	redis  redis.Conn
 	server Server
-	number int // of the node's connections, in their order
+	number int // index among the connections of the node
 	began  time.Time
-	worked bool // the server has answered, and not only with errors; the reader's
+	worked bool // the server has sent a reply other than an error; used by the reader
 
 	failOnce sync.Once
 	broken   chan struct{} // closed by the first fail
-	err      error         // the reason; read after broken is closed
+	err      error         // reason of the end; read after broken is closed
 
-	sent         sent
-	merger       wire.Merger // the writer's
+	inFlight     inFlight
+	merger       wire.Merger // used by the writer
 	confirmation confirmation
 	tracking     tracking
 	numbers      *numbers
-	restored     bool                      // the record is to be deleted, for that reason; the writer's
-	auth         atomic.Pointer[wire.Call] // to be sent; nil: nothing
-	lostScripts  atomic.Bool               // they are to be loaded again
-	ping         atomic.Bool               // is to be sent
+	restored     bool                      // restored from a snapshot, so the writer must delete the record
+	auth         atomic.Pointer[wire.Call] // AUTH to send; nil: none
+	lostScripts  atomic.Bool               // the writer must load the scripts again
+	ping         atomic.Bool               // the writer must send a PING
 }
 
 func newConn(q *queue, h *hints, g Greeting, restored bool) *conn {
@@ -47,25 +48,25 @@ func newConn(q *queue, h *hints, g Greeting, restored bool) *conn {
 		numbers: h.numbers, restored: restored,
 	}
 	f := &c.confirmation
-	f.server, f.run, f.looks = g.Server, g.Server.identity(), g.Server.DataSet != ""
+	f.server, f.identity, f.looks = g.Server.Server, g.Server.Identity(), g.Server.Replication.ID != ""
 	f.broken, f.fail, f.reply, f.kick = c.broken, c.fail, q.reply, q.kick
-	c.tracking = tracking{hints: h, merger: &c.merger, run: g.Server.RunID}
+	c.tracking = tracking{hints: h, merger: &c.merger, runID: g.Server.RunID}
 	if !g.Server.scripts {
 		c.merger.Stop()
 	}
 	return c
 }
 
-// serve writes and reads until the connection breaks or ctx ends, and returns why. By then every
-// request that was sent has had its reply.
+// serve writes and reads until the connection breaks or ctx ends, and returns the reason. Before it
+// returns, every request that was sent has had its reply.
 func (c *conn) serve(ctx context.Context) error {
-	// This works also where the writer hangs in a system call.
+	// This works even if the writer hangs in a system call.
 	defer context.AfterFunc(ctx, func() { c.fail(ErrClosed) })()
 	var others sync.WaitGroup
 	others.Go(c.read)
 	others.Go(c.watch)
 	if own, ok := c.redis.(*Conn); ok && own.Auth != nil {
-		go c.reauthenticate(ctx, own.Auth) // not waited for, because the caller's function may take its time
+		go c.reauthenticate(ctx, own.Auth) // without others.Go, because the caller's function may be slow
 	}
 	lasting, end := context.WithCancel(ctx)
 	defer end()
@@ -80,29 +81,29 @@ func (c *conn) serve(ctx context.Context) error {
 	end()
 	others.Wait()
 	c.confirmation.end(c.err)
-	for _, k := range c.sent.unanswered() {
+	for _, k := range c.inFlight.unanswered() {
 		c.unanswered(k)
 	}
 	return c.err
 }
 
-// fail ends the connection, for the first reason that it is called with.
+// fail ends the connection. Only the first call has an effect, and gives the reason.
 func (c *conn) fail(err error) {
 	c.failOnce.Do(func() {
 		c.err = err
 		close(c.broken)
-		// The one way to end a Receive or a Flush that hangs on a connection from the caller's
-		// dial function. redigo guards it with a mutex.
+		// Only Close ends a Receive or a Flush that hangs on a connection from the caller's dial
+		// function. redigo guards it with a mutex.
 		c.redis.Close()
 	})
 }
 
-// lose ends a connection that failed.
+// lose ends a connection after a failure to read or write.
 func (c *conn) lose(err error) { c.fail(fmt.Errorf("connection lost: %w", Explain(err))) }
 
-// write sends what is queued, all in one go, until the connection breaks.
+// write sends all queued requests at once, again and again until the connection breaks.
 func (c *conn) write() {
-	var spare []wire.Call // the memory of the batch before
+	var spare []wire.Call // memory of the previous batch
 	for {
 		batch, ok := c.queue.take(spare, c.broken)
 		if !ok {
@@ -122,9 +123,9 @@ func (c *conn) write() {
 	}
 }
 
-// prepare returns what is to be written of a batch of requests, with the connection's own commands
-// between them. All of it is in sent before it is written, because a reply can come before the last of a
-// batch is written.
+// prepare adds the connection's own commands to a batch of requests. It records the result as in
+// flight before it is written, because a reply can arrive before the last call of a batch is
+// written.
 func (c *conn) prepare(batch []wire.Call) []wire.Call {
 	key, forget := recordKey(batch), c.forget(batch)
 	batch = c.merger.Merge(batch)
@@ -150,13 +151,13 @@ func (c *conn) prepare(batch []wire.Call) []wire.Call {
 	if auth := c.auth.Swap(nil); auth != nil {
 		batch = slices.Insert(batch, 0, *auth)
 	}
-	c.sent.push(batch)
+	c.inFlight.push(batch)
 	return batch
 }
 
 var ping = wire.Begin(1, "PING")
 
-// loadScripts returns the commands by which a server that lost its scripts has them again.
+// loadScripts returns the commands that load all scripts, for a server that lost them.
 func (c *conn) loadScripts() (load []wire.Call) {
 	for _, source := range wire.Scripts() {
 		load = append(load, wire.Command(wire.Begin(3, "SCRIPT", "LOAD", source), func(_ any, failure redis.Error) {
@@ -168,8 +169,9 @@ func (c *conn) loadScripts() (load []wire.Call) {
 	return load
 }
 
-// forget returns the command that deletes the record of a server that was restored from a snapshot, before the
-// first requests that rest on it. All clients then see that the server has forgotten.
+// forget returns the command that deletes the record of a server that was restored from a snapshot.
+// It precedes the first requests that depend on the record. All clients then see that the server
+// has forgotten.
 func (c *conn) forget(batch []wire.Call) *wire.Call {
 	if !c.restored {
 		return nil
@@ -188,7 +190,7 @@ func (c *conn) forget(batch []wire.Call) *wire.Call {
 	return nil
 }
 
-// forgotten takes the answer to the deletion of the record.
+// forgotten handles the reply to the deletion of the record.
 func (c *conn) forgotten(_ any, failure redis.Error) {
 	if failure != "" {
 		err, _ := wire.Explain(failure)
@@ -200,7 +202,7 @@ func (c *conn) forgotten(_ any, failure redis.Error) {
 		"so its epoch record was deleted, and it is in quarantine")
 }
 
-// read hands the replies out until the connection breaks.
+// read delivers replies until the connection breaks.
 func (c *conn) read() {
 	for {
 		v, err := receive(c.redis)
@@ -209,7 +211,7 @@ func (c *conn) read() {
 			c.lose(err)
 			return
 		}
-		k, asked := c.sent.answered()
+		k, asked := c.inFlight.answered()
 		c.worked = c.worked || !isReply
 		switch {
 		case !asked:
@@ -226,11 +228,11 @@ func (c *conn) read() {
 	}
 }
 
-// answerMerged hands out the answer to a call that stands for each.
+// answerMerged delivers the reply to a merged call to each of its calls.
 func (c *conn) answerMerged(each []wire.Call, v any, failure redis.Error) {
 	switch {
 	case wire.LostScripts(failure):
-		c.lostScripts.Store(true) // the calls that are sent again come behind their loading
+		c.lostScripts.Store(true) // the repeated calls follow the loading
 	case wire.StopsMerging(failure):
 		c.merger.Stop()
 	}
@@ -240,7 +242,7 @@ func (c *conn) answerMerged(each []wire.Call, v any, failure redis.Error) {
 	}
 }
 
-// settle does what the answer to a request means.
+// settle applies the answer to a request.
 func (c *conn) settle(k wire.Call, a wire.Answer) {
 	if a.Lacks != (wire.Abilities{}) {
 		c.queue.lacks(a.Lacks)
@@ -248,12 +250,12 @@ func (c *conn) settle(k wire.Call, a wire.Answer) {
 	if a.Doubt != "" {
 		c.config.Doubt(a.Doubt)
 	}
-	if a.Again {
-		c.queue.again(k)
+	if a.Requeue {
+		c.queue.requeue(k)
 		return
 	}
-	if a.Retry {
-		c.queue.retryLater(k)
+	if a.Pending {
+		c.queue.addPending(k)
 	}
 	if a.Fatal != nil {
 		c.fail(a.Fatal)
@@ -261,36 +263,36 @@ func (c *conn) settle(k wire.Call, a wire.Answer) {
 	a.Reply.Link = c.number
 	switch r := &a.Reply; {
 	case k.Request.Op != protocol.OpAdmit || r.Err != nil:
-		r.Run = c.confirmation.run
-	case !c.server.isNameless() && r.Run != c.confirmation.run: // the record's own answer has it
-		c.fail(ErrSucceeded) // before a record of what follows is written
+		r.Run = c.confirmation.identity
+	case !c.server.IsNameless() && r.Run != c.confirmation.identity: // the answer to OpAdmit names the server itself
+		c.fail(ErrSucceeded) // before a record of the new data set is written
 		a.Reply = protocol.Reply{Outcome: protocol.Unknown, Err: ErrSucceeded}
 	}
 	c.confirmation.deliver(k, a.Reply)
 }
 
-// unanswered replies to a call that was sent and not answered. The server may have run it, or may run it
-// yet.
+// unanswered replies to a call that was sent and not answered. The server may have run it, or may
+// still run it.
 func (c *conn) unanswered(k wire.Call) {
 	for _, each := range k.Each() {
 		c.unanswered(each)
 	}
 	if k.Request != nil {
-		c.queue.retryLater(k)
+		c.queue.addPending(k)
 		c.queue.reply(k, protocol.Reply{Outcome: protocol.Unknown, Err: c.err})
 	}
 }
 
-// watch ends the connection of a server that leaves requests unanswered, and has pending releases sent
-// again, less and less often while the server refuses them. An idle connection is sent a PING now and then,
-// so that one that a firewall has dropped is replaced before a caller needs it. It looks at how many
-// replies have come rather than at the age of requests, so that sending and receiving need not read a clock.
+// watch ends a connection whose server leaves requests unanswered. It also sends pending releases
+// again, less and less often while the server refuses them. It sends PINGs on an idle connection,
+// so that a connection dropped by a firewall is replaced before a caller needs it. It counts
+// replies and ignores the age of requests, so that sending and receiving need not read a clock.
 func (c *conn) watch() {
 	period := min(retryInterval, c.config.Stall/4)
 	t := time.NewTicker(period)
 	defer t.Stop()
-	var before uint64                    // replies
-	var silent, kept, idle time.Duration // since there were more, since releases were sent again, and since something was asked
+	var before uint64                    // number of replies
+	var silent, kept, idle time.Duration // time since the last reply, the last sending of releases, and the last request
 	again := retryInterval
 	for silent <= c.config.Stall {
 		select {
@@ -300,7 +302,7 @@ func (c *conn) watch() {
 		}
 		if kept += period; kept >= again {
 			kept = 0
-			if c.queue.sendAgain() {
+			if c.queue.resendPending() {
 				again = min(2*again, maxRetryInterval)
 			} else {
 				again = retryInterval
@@ -308,7 +310,7 @@ func (c *conn) watch() {
 		}
 		silent += period
 		idle += period
-		replies, isWaiting := c.sent.progress()
+		replies, isWaiting := c.inFlight.progress()
 		if isWaiting || replies != before {
 			idle = 0
 		}
@@ -324,10 +326,10 @@ func (c *conn) watch() {
 	c.fail(fmt.Errorf("%w: nothing for %v", ErrStalled, c.config.Stall))
 }
 
-// reauthenticate has AUTH sent each time that the period has passed, until the connection breaks.
-// Credentials end, and some servers then end the connections that began with them, with the
-// requests that are on their way. Without an answer the connection goes on with those that it has,
-// which should be good until the next time.
+// reauthenticate sends AUTH once per period until the connection breaks. Credentials expire, and
+// some servers then end the connections that began with them, together with the requests in flight.
+// Without new credentials the connection keeps its present ones, which should last until the next
+// time.
 func (c *conn) reauthenticate(ctx context.Context, ask func(context.Context) ([]string, error)) {
 	t := time.NewTicker(c.config.Reauthenticate)
 	defer t.Stop()
@@ -351,10 +353,11 @@ func (c *conn) reauthenticate(ctx context.Context, ask func(context.Context) ([]
 	}
 }
 
-// authenticated takes the answer to AUTH. After a refusal the connection is what it was for the server,
-// too, and better than none: credentials may be new to this process before they are to the server.
+// authenticated handles the reply to AUTH. After a refusal the connection stays open, because it is
+// unchanged for the server and better than none: this process may get new credentials before the
+// server does.
 func (c *conn) authenticated(_ any, failure redis.Error) {
 	if failure != "" {
-		c.config.Doubt(fmt.Sprintf("it refuses to authenticate again: %.100s", wire.Code(string(failure)))) // the rest may repeat the password
+		c.config.Doubt(fmt.Sprintf("it refuses to authenticate again: %.100s", wire.Code(string(failure)))) // only the code, because the rest may contain the password
 	}
 }

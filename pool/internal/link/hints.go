@@ -10,39 +10,41 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/redquorum/redquorum/internal/record"
 )
 
-// The hints of a node serve those who watch a key: waiters and holders. While there are any, and for a
-// little longer, the goroutine listen keeps a listener: a second connection, on which hints come. It
-// carries no requests, so a listener that hangs holds up nothing but hints.
+// The hints of a node serve the watchers of its keys: waiters and holders. While there are
+// watchers, and for a little longer, the goroutine listen keeps a listener: a second connection,
+// which receives the hints. It carries no requests, so a listener that hangs delays only hints.
 //
-// They are Redis's client-side caching put to another use
-// (https://redis.io/docs/latest/develop/reference/client-side-caching/). The server remembers a key
-// that was read after CLIENT CACHING YES, and tells its next change, of any kind, once; to another
-// connection, because the node's speaks RESP2. So a release need not publish anything, and a
-// deletion by hand or an expiry is told as well.
+// Hints use Redis's client-side caching
+// (https://redis.io/docs/latest/develop/reference/client-side-caching/). The server tracks a key
+// that was read after CLIENT CACHING YES, and reports its next change, of any kind, once. It
+// reports the change to another connection, because the node's connection speaks RESP2. So a
+// release need not publish anything, and a deletion by hand or an expiry is reported as well.
 type hints struct {
 	ctx      context.Context // ends when the node is closed
 	config   *Config
-	wake     func()                   // has the node's connection look at redirect
-	redirect atomic.Pointer[redirect] // where the server should send hints
-	linger   *time.Timer              // ends listen if there are no watchers any more
-	numbers  *numbers                 // of both connections
+	wake     func()                   // makes the node's connection read redirect
+	redirect atomic.Pointer[redirect] // destination of hints
+	linger   *time.Timer              // ends listen if there are no watchers left
+	numbers  *numbers                 // CLIENT IDs of both connections
 
 	mu       sync.Mutex            // guards the fields below
-	watchers map[string][]*watcher // by key; those of all keys by the empty one
-	dial     Dial                  // makes a listener; nil: the node was not connected yet
-	run      string                // of the server that the node was connected to last
-	refused  *time.Timer           // the server gives none; until it fires, or the node's next connection; nil: it may
-	stop     context.CancelFunc    // ends listen; nil: it does not run, or is about to end
+	watchers map[string][]*watcher // by key; the empty key has the watchers of all keys
+	dial     Dial                  // makes a listener; nil before the first connection of the node
+	runID    string                // run_id of the server of the node's last connection
+	refused  *time.Timer           // not nil after the server refused hints, until it fires or the node reconnects
+	stop     context.CancelFunc    // ends listen; nil if listen does not run or is about to end
 	ended    chan struct{}         // closed when all calls of listen have ended
 }
 
-// A redirect is the connection that hints are sent to. A client number is only valid in the process
-// that gave it.
+// A redirect is the connection that receives hints. A client number is only valid in the process
+// that assigned it.
 type redirect struct {
 	client int64 // zero: none
-	run    string
+	runID  string
 }
 
 // A watcher is identified by its address.
@@ -56,7 +58,7 @@ func newHints(ctx context.Context, config *Config, wake func()) *hints {
 	return h
 }
 
-// watch is that of protocol.Watchable.
+// watch implements protocol.Watchable.
 func (h *hints) watch(key string, hint func(key string)) (stop func()) {
 	w := &watcher{hint}
 	h.mu.Lock()
@@ -66,8 +68,8 @@ func (h *hints) watch(key string, hint func(key string)) (stop func()) {
 	return func() { h.unwatch(key, w) }
 }
 
-// unwatch may be called again. Waiters who come and go should not cost a connection each, so the listener
-// outlives them for a while.
+// unwatch removes a watcher. It may be called again. The listener outlives the last watcher for a
+// while, so that frequent waiters do not cost a connection each.
 func (h *hints) unwatch(key string, w *watcher) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -82,7 +84,7 @@ func (h *hints) unwatch(key string, w *watcher) {
 	}
 }
 
-// start starts listen if there are watchers and it does not run. The caller holds mu.
+// start starts listen if there are watchers and listen does not run. The caller must hold mu.
 func (h *hints) start() {
 	if len(h.watchers) == 0 || h.dial == nil || h.refused != nil || h.stop != nil || h.ctx.Err() != nil {
 		return
@@ -97,7 +99,7 @@ func (h *hints) start() {
 	}()
 }
 
-// end has listen return. The caller holds mu.
+// end makes listen return. The caller must hold mu.
 func (h *hints) end() {
 	if h.stop != nil {
 		h.stop()
@@ -113,20 +115,20 @@ func (h *hints) endUnused() {
 	}
 }
 
-// retry is called for a new connection: what the one before was refused may be permitted by
-// now, and the listener may hear another server.
-func (h *hints) retry(run string, dial Dial) {
+// connected is called for a new connection. The server may now permit hints that it refused on the
+// previous one, and the listener may be connected to another server.
+func (h *hints) connected(runID string, dial Dial) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.permit()
-	h.run, h.dial = run, dial
-	if to := h.redirect.Load(); to.client != 0 && to.run != run {
+	h.runID, h.dial = runID, dial
+	if to := h.redirect.Load(); to.client != 0 && to.runID != runID {
 		h.end()
 	}
 	h.start()
 }
 
-// permit ends a refusal. The caller holds mu.
+// permit ends a refusal. The caller must hold mu.
 func (h *hints) permit() {
 	if h.refused != nil {
 		h.refused.Stop()
@@ -134,8 +136,8 @@ func (h *hints) permit() {
 	}
 }
 
-// refuse is called when the server gives no hints. It is asked again on the next connection, or after a
-// while, because its rights may have been mended.
+// refuse is called when the server refuses hints. The server is asked again on the next connection,
+// or after a while, because the rights of the user may have been corrected.
 func (h *hints) refuse() {
 	h.mu.Lock()
 	if h.refused == nil {
@@ -163,12 +165,12 @@ func (h *hints) close() {
 	<-ended
 }
 
-// hasLeft reports whether the node is connected to another server than that of this process. An empty run
-// is that of a server which does not tell.
-func (h *hints) hasLeft(run string) bool {
+// hasLeft reports whether the node is connected to a process other than runID. An empty runID
+// belongs to a server that hides it.
+func (h *hints) hasLeft(runID string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return run != "" && h.run != "" && run != h.run
+	return runID != "" && h.runID != "" && runID != h.runID
 }
 
 func (h *hints) setRedirect(r redirect) {
@@ -176,8 +178,8 @@ func (h *hints) setRedirect(r redirect) {
 	h.wake()
 }
 
-// give gives a hint to those who watch the key; to all, if it is empty. It calls them without the lock,
-// because they may stop watching.
+// give sends a hint to the watchers of the key, or to all watchers if the key is empty. It calls
+// them without the lock, because they may stop watching.
 func (h *hints) give(key string) {
 	h.mu.Lock()
 	watchers := slices.Concat(h.watchers[key], h.watchers[""])
@@ -199,7 +201,7 @@ func (h *hints) listen(ctx context.Context) {
 		switch {
 		case err == nil:
 			had = h.hear(ctx, c, to)
-		case errors.Is(err, errNoHints) && !h.hasLeft(to.run):
+		case errors.Is(err, errNoHints) && !h.hasLeft(to.runID):
 			h.refuse()
 		}
 		backoff = backoffAfter(had, backoff)
@@ -208,11 +210,11 @@ func (h *hints) listen(ctx context.Context) {
 
 var errNoHints = errors.New("sends no hints")
 
-// invalidations is the channel on which a server tells changed keys to a connection that speaks
+// invalidations is the channel on which a server reports changed keys to a connection that speaks
 // RESP2.
 const invalidations = "__redis__:invalidate"
 
-// openListener makes a listener, and returns where hints must be sent to reach it.
+// openListener makes a listener, and returns the redirect that reaches it.
 func (h *hints) openListener(ctx context.Context) (c redis.Conn, to redirect, err error) {
 	ctx, cancel := context.WithTimeout(ctx, h.config.Dial)
 	defer cancel()
@@ -226,14 +228,14 @@ func (h *hints) openListener(ctx context.Context) (c redis.Conn, to redirect, er
 	err = Ask(ctx, c,
 		Question{Name: "CLIENT", Args: []any{"SETNAME", "redlock-hints"}},
 		Question{Name: "CLIENT", Args: []any{"ID"}, Answered: func(v any) { to.client, _ = v.(int64) }},
-		Question{Name: "INFO", Args: []any{"server"}, Answered: func(v any) { to.run = infoField(v, "run_id") }},
+		Question{Name: "INFO", Args: []any{"server"}, Answered: text(func(info []byte) { to.runID = record.Field(info, "run_id") })},
 		Question{Name: "SUBSCRIBE", Args: []any{invalidations}, Answered: func(any) { subscribed = true }},
 	)
 	if err == nil && (to.client == 0 || !subscribed) {
 		err = errNoHints
 	}
-	if h.numbers.known().run == to.run {
-		h.numbers.enter(to.run, to.client)
+	if h.numbers.known().runID == to.runID {
+		h.numbers.enter(to.runID, to.client)
 	}
 	if err != nil {
 		c.Close()
@@ -241,11 +243,11 @@ func (h *hints) openListener(ctx context.Context) (c redis.Conn, to redirect, er
 	return c, to, err
 }
 
-// hear gives the hints that come on a listener, until it breaks or ctx ends. Most of the time there is
-// nothing to hear, so the server is asked whether it is still there.
+// hear delivers the hints of a listener until it breaks or ctx ends. A listener is silent most of
+// the time, so PINGs check that the server is still there.
 //
-// From a client that subscribes a server takes no AUTH with RESP2. So a listener whose credentials end is
-// given up before, and its successor has those who watch look again (see tracked).
+// With RESP2 a server accepts no AUTH from a client that subscribes. So hear ends a listener before
+// its credentials expire, and the next listener gives every watcher a hint (see tracked).
 func (h *hints) hear(ctx context.Context, c redis.Conn, to redirect) (had connection) {
 	ctx, fail := context.WithCancel(ctx)
 	defer fail()
@@ -260,13 +262,13 @@ func (h *hints) hear(ctx context.Context, c redis.Conn, to redirect) (had connec
 	var pinging sync.WaitGroup
 	pinging.Go(func() { h.ping(ctx, c) })
 	h.setRedirect(to)
-	if h.hasLeft(to.run) { // since the listener was made
+	if h.hasLeft(to.runID) { // the node has reconnected since the listener was made
 		fail()
 	}
 	began := time.Now()
 	for {
 		v, err := receive(c)
-		// An error reply is an answer, too: to a PING that is not permitted.
+		// An error reply is an answer, too, for example to a PING that is not permitted.
 		if _, isReply := err.(redis.Error); err != nil && !isReply {
 			had.lasted, had.err = time.Since(began), err
 			break
@@ -282,7 +284,7 @@ func (h *hints) hear(ctx context.Context, c redis.Conn, to redirect) (had connec
 	return had
 }
 
-// giveHints gives the hints that a message is about.
+// giveHints delivers the hints in a message.
 func (h *hints) giveHints(message any) {
 	list, _ := message.([]any)
 	if len(list) != 3 {
@@ -300,7 +302,7 @@ func (h *hints) giveHints(message any) {
 	}
 }
 
-// ping has the server say something, until ctx ends.
+// ping makes the server send replies, until ctx ends.
 func (h *hints) ping(ctx context.Context, c redis.Conn) {
 	t := time.NewTicker(h.config.Ping)
 	defer t.Stop()
@@ -308,7 +310,7 @@ func (h *hints) ping(ctx context.Context, c redis.Conn) {
 		select {
 		case <-t.C:
 			if c.Send("PING") != nil || c.Flush() != nil {
-				return // and there is nothing more to hear
+				return // the connection is broken
 			}
 		case <-ctx.Done():
 			return

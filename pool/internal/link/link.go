@@ -1,16 +1,16 @@
-// Package link is a node's connection to its server, for as long as the node is open: it is made, used
-// until it breaks, and made again. Package pool says where the server is, and package wire what is said
-// to it.
+// Package link connects a node to its server for as long as the node is open. It makes a
+// connection, uses it until it breaks, and makes the next one. Package pool finds the server, and
+// package wire encodes the commands and decodes the replies.
 //
 //	Link.Submit --> queue --take--> conn: writer --> server --> conn: reader --> Receiver
 //
-// A [Link] has a queue and the hints, which outlive its connections; each conn has what was sent, the
-// votes that wait for their confirmation, and what it told the server to remember. None of these knows
-// the others' fields, and each mutex is held for a few lines that take no other.
+// A [Link] has a queue and the hints, which outlive its connections. Each conn has the calls in
+// flight, the votes that wait for their confirmation, and the state of its key tracking. None of
+// them uses the fields of another. Each mutex is held for a few lines that take no other mutex.
 //
-// The goroutine run connects, writes for as long as the connection lasts, and connects again; each
-// connection has a second goroutine that reads, and a third that ends it if nothing comes. While a
-// caller waits for a lock, or holds one, there is a second connection, on which hints come.
+// The goroutine run connects, writes until the connection breaks, and connects again. Each
+// connection has a second goroutine that reads, and a third that ends the connection if no reply
+// arrives. While a caller waits for a lock or holds one, a second connection receives hints.
 package link
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/redquorum/redquorum/pool/internal/wire"
 )
 
-// A Link serves the requests to a node, and those who watch its keys.
+// A Link serves the requests to a node and the watchers of its keys.
 type Link struct {
 	config Config
 	queue  *queue
@@ -33,10 +33,10 @@ type Link struct {
 	done   chan struct{} // closed when run has returned
 
 	tried    chan struct{} // closed when the first attempt to connect has ended
-	hasTried func()        // closes tried, the first time
+	hasTried func()        // closes tried once
 }
 
-// New returns a Link that is about to connect.
+// New returns a Link and starts to connect it.
 func New(config Config) *Link {
 	l := &Link{config: config, queue: newQueue(), done: make(chan struct{}), tried: make(chan struct{})}
 	l.hasTried = sync.OnceFunc(func() { close(l.tried) })
@@ -46,14 +46,13 @@ func New(config Config) *Link {
 	return l
 }
 
-// Submit is that of protocol.Node. While there is no connection it fails at once, with the reason.
-// Before the first attempt to connect has ended, requests wait for it, for as long as their timeout
-// lets them.
+// Submit implements protocol.Node. Without a connection it fails at once, with the reason. Before
+// the first attempt to connect has ended, requests wait for it until they time out.
 func (l *Link) Submit(r *protocol.Request, slot int, to protocol.Receiver) error {
 	return l.queue.submit(r, slot, to)
 }
 
-// Watch is that of protocol.Watchable.
+// Watch implements protocol.Watchable.
 func (l *Link) Watch(key string, hint func(key string)) (stop func()) {
 	return l.hints.watch(key, hint)
 }
@@ -61,11 +60,11 @@ func (l *Link) Watch(key string, hint func(key string)) (stop func()) {
 // Tried is closed when the first attempt to connect has ended.
 func (l *Link) Tried() <-chan struct{} { return l.tried }
 
-// Connected reports whether requests are let in.
+// Connected reports whether the Link accepts requests.
 func (l *Link) Connected() bool { return l.queue.isOpen() }
 
-// Close is that of protocol.Node. Requests that were sent get the reply Unknown, the others Failed.
-// It may be called twice.
+// Close implements protocol.Node. Requests that were sent get the reply Unknown, other requests get
+// Failed. It may be called twice.
 func (l *Link) Close() error {
 	l.cancel()
 	<-l.done
@@ -90,16 +89,19 @@ func (l *Link) run() {
 			}
 			last = c.server
 			err = c.serve(l.ctx)
-			merges = !errors.Is(err, wire.ErrReplyTooLarge) // so that what is wrong with one key ends no second one
+			merges = !errors.Is(err, wire.ErrReplyTooLarge) // otherwise one bad key could end a second connection
 			had = connection{lasted: time.Since(c.began), worked: c.worked, err: err}
 		}
 		backoff = backoffAfter(had, backoff)
+		if l.ctx.Err() != nil { // err is from the attempt that Close ended
+			break
+		}
 		l.goOffline(err)
 	}
 	l.goOffline(ErrClosed)
 }
 
-// connect makes a connection and lets requests in. Its time is bounded.
+// connect makes a connection and opens the queue. It takes at most the time in config.Dial.
 func (l *Link) connect(last Server) (*conn, error) {
 	ctx, cancel := context.WithTimeout(l.ctx, l.config.Dial)
 	defer cancel()
@@ -114,7 +116,7 @@ func (l *Link) connect(last Server) (*conn, error) {
 		return nil, Explain(err)
 	}
 	l.config.Doubt(append(g.Doubts, doubts...)...)
-	l.hints.retry(g.Server.RunID, g.Hint)
+	l.hints.connected(g.Server.RunID, g.Hint)
 	l.queue.open(g.Server.Abilities)
 	l.hasTried()
 	restored := known.wentBack(g.Server.RunID, g.Server.clientID)

@@ -2,22 +2,23 @@ package link
 
 import "sync/atomic"
 
-// The numbers of a node are the highest CLIENT ID of its connections to one server process. A process numbers its
-// connections upwards, so a lower number for a later connection shows that the machine or the container of the
-// process was restored from a snapshot: with the same run_id, the same record, and older keys. Only a client that
-// had a connection from after the snapshot can see that; it deletes the record, which all clients see. Others may see
-// that the record went back (package guard).
+// The numbers of a node are the highest CLIENT ID of its connections to one server process. A
+// process numbers its connections upwards. A lower number for a later connection therefore shows
+// that the machine or the container of the process was restored from a snapshot: with the same
+// run_id, the same record, and older keys. Only a client that connected after the snapshot was
+// taken can see that. It deletes the record, which all clients see. Other clients may see that the
+// record went back (package guard).
 type numbers struct {
-	last atomic.Pointer[number] // nil: there is none yet
+	last atomic.Pointer[number] // nil before the first number
 }
 
-// A number is a CLIENT ID, in the process that gave it.
+// A number is a CLIENT ID, with the process that assigned it.
 type number struct {
-	run    string // run_id; empty: none
+	runID  string // empty: none
 	client int64
 }
 
-// known returns the highest number so far.
+// known returns the highest number by now.
 func (n *numbers) known() number {
 	if last := n.last.Load(); last != nil {
 		return *last
@@ -25,20 +26,21 @@ func (n *numbers) known() number {
 	return number{}
 }
 
-// wentBack reports whether a connection has a number below one that was known before the connection was dialled.
-func (known number) wentBack(run string, client int64) bool {
-	return run != "" && run == known.run && client != 0 && client <= known.client
+// wentBack reports whether a connection has a number no higher than the number known before it was
+// dialled.
+func (known number) wentBack(runID string, client int64) bool {
+	return runID != "" && runID == known.runID && client != 0 && client <= known.client
 }
 
-// enter notes the number of a new connection.
-func (n *numbers) enter(run string, client int64) {
+// enter records the number of a new connection.
+func (n *numbers) enter(runID string, client int64) {
 	for {
 		last := n.last.Load()
-		if last != nil && last.run == run && last.client >= client || n.last.CompareAndSwap(last, &number{run, client}) {
+		if last != nil && last.runID == runID && last.client >= client || n.last.CompareAndSwap(last, &number{runID, client}) {
 			return
 		}
 	}
 }
 
-// restart has the numbers of a restored process count from a connection.
-func (n *numbers) restart(run string, client int64) { n.last.Store(&number{run, client}) }
+// restart makes a connection the first one of a restored process.
+func (n *numbers) restart(runID string, client int64) { n.last.Store(&number{runID, client}) }

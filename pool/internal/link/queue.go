@@ -12,48 +12,49 @@ import (
 )
 
 const (
-	// maxOutstanding bounds the requests that wait for one node, sent or not.
+	// maxOutstanding limits the requests that wait for one node, sent or not.
 	maxOutstanding = 1 << 16
-	// maxPending bounds the pending releases of a node. Beyond it keys are left to expire.
+	// maxPending limits the pending releases of a node. The keys of further releases expire.
 	maxPending = 1 << 14
-	// retryInterval is how long after it was refused a release is sent again on the same connection. The
-	// wait doubles up to maxRetryInterval while releases are refused.
+	// retryInterval is the time after which a refused release is sent again on the same connection.
+	// It doubles up to maxRetryInterval while releases are refused.
 	retryInterval    = 250 * time.Millisecond
 	maxRetryInterval = 5 * time.Second
-	// maxIdleCalls bounds the calls for which memory is kept after a burst, in each place.
+	// maxIdleCalls limits the calls for which each buffer keeps memory after a burst.
 	maxIdleCalls = 1 << 11
 )
 
-// A queue has the requests for a node until the writer of its connection takes them. It outlives the
-// connections: while there is none, requests fail at once.
+// A queue holds the requests for a node until the writer of its connection takes them. It outlives
+// the connections. Without a connection, requests fail at once.
 //
-// Releases are retried until confirmed. One that did not reach the server, was not answered, or was
-// answered with an error is pending, though its caller has had that reply. Pending releases are sent
-// first on the next connection, and again and again on a connection that lasts (see retryInterval), until
-// their keys must have expired.
+// Releases are retried until confirmed. A release is pending if it did not reach the server, was
+// not answered, or was answered with an error, although its caller has already had that reply.
+// Pending releases are sent first on the next connection. A connection that lasts sends them
+// repeatedly (see retryInterval), until their keys must have expired.
 type queue struct {
 	outstanding atomic.Int64  // requests without a reply, queued or sent
-	wake        chan struct{} // capacity 1: there is work for the writer
+	wake        chan struct{} // wakes the writer; capacity 1
 
 	mu        sync.Mutex     // guards the fields below
 	abilities wire.Abilities // of the server
-	offline   error          // set while there is no connection: requests fail with it at once
+	offline   error          // error of new requests; nil while there is a connection
 	calls     []wire.Call
-	kicked    bool        // the connection has something of its own to send
+	kicked    bool        // the connection has commands of its own to send
 	idle      bool        // the writer waits for wake
-	pending   []wire.Call // the oldest first; a retry is the receiver of each
+	pending   []wire.Call // oldest first; the receiver of each is a pendingRelease
 }
 
-// processStart is what the times of calls count from: a Duration is a third of a Time, and cheaper to
-// read from the clock.
+// processStart is the zero of the times of calls. A Duration has a third of the size of a Time, and
+// is cheaper to read from the clock.
 var processStart = time.Now()
 
 func sinceStart() time.Duration { return time.Since(processStart) }
 
 func newQueue() *queue { return &queue{wake: make(chan struct{}, 1)} }
 
-// submit queues a request, as protocol.Node has it. The time after which it must not be sent belongs to
-// the submission, because a request can be submitted again. A release that matters is always sent.
+// submit queues a request, with the meaning of protocol.Node.Submit. The time limit for sending
+// belongs to the submission, because a request can be submitted again. A release that may matter is
+// always sent.
 func (q *queue) submit(r *protocol.Request, slot int, to protocol.Receiver) error {
 	k := wire.Call{Request: r, Slot: slot, To: to}
 	if !r.MayHold {
@@ -63,10 +64,11 @@ func (q *queue) submit(r *protocol.Request, slot int, to protocol.Receiver) erro
 	defer q.mu.Unlock()
 	k.Form = q.abilities.Form(r)
 	if q.offline != nil {
-		q.keep(k)
+		q.addPendingLocked(k)
 		return q.offline
 	}
-	// A release that matters follows an acquisition that was let in, so their number is bounded, too.
+	// Each release that may matter follows an accepted acquisition, so their number is bounded,
+	// too.
 	if q.outstanding.Load() >= maxOutstanding && !r.MayHold {
 		return ErrFull
 	}
@@ -76,7 +78,7 @@ func (q *queue) submit(r *protocol.Request, slot int, to protocol.Receiver) erro
 	return nil
 }
 
-// wakeWriter has the writer look at the queue. The caller holds mu.
+// wakeWriter makes the writer look at the queue. The caller must hold mu.
 func (q *queue) wakeWriter() {
 	if !q.idle {
 		return
@@ -88,7 +90,7 @@ func (q *queue) wakeWriter() {
 	}
 }
 
-// kick has take return though there may be no requests.
+// kick makes take return even without requests.
 func (q *queue) kick() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -96,8 +98,8 @@ func (q *queue) kick() {
 	q.wakeWriter()
 }
 
-// take waits for work and empties the queue, which goes on with the memory of spare. It returns false
-// when broken is closed and there is no work. Requests whose time is over are dropped.
+// take waits for work and empties the queue, which then uses the memory of spare. It returns false
+// if broken is closed and there is no work. It drops requests whose time has expired.
 func (q *queue) take(spare []wire.Call, broken <-chan struct{}) (batch []wire.Call, ok bool) {
 	for !q.hasWork() {
 		select {
@@ -106,8 +108,8 @@ func (q *queue) take(spare []wire.Call, broken <-chan struct{}) (batch []wire.Ca
 			return nil, false
 		}
 	}
-	// Other goroutines that are about to submit go first, and share the system call: with 64 callers
-	// that gives four tenths more cycles a second.
+	// Other goroutines that are about to submit run first and share the system call. With 64
+	// callers this makes 40 percent more cycles a second.
 	runtime.Gosched()
 	q.mu.Lock()
 	batch, q.calls, q.kicked = q.calls, spare, false
@@ -133,35 +135,35 @@ func (q *queue) hasWork() bool {
 	return !q.idle
 }
 
-// again queues a call for the second time. It goes before all that has not
-// been sent yet, and behind the requests that are sent again already, so that these keep their order.
-func (q *queue) again(k wire.Call) {
+// requeue queues a call again. The call precedes all unsent requests, but follows the requests that
+// were requeued before it, so that they keep their order.
+func (q *queue) requeue(k wire.Call) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	before := len(q.calls)
-	for before > 0 && !q.calls[before-1].Form.Again {
+	for before > 0 && !q.calls[before-1].Form.Requeued {
 		before--
 	}
 	q.calls = slices.Insert(q.calls, before, k)
 	q.wakeWriter()
 }
 
-// reply settles a call that has left queue and connection.
+// reply settles a call that has left the queue and the connection.
 func (q *queue) reply(k wire.Call, r protocol.Reply) {
 	q.outstanding.Add(-1)
 	k.To.Receive(k.Slot, r)
 }
 
-// lacks ends the use of what the server turned out not to have.
+// lacks ends the use of abilities that the server turned out to lack.
 func (q *queue) lacks(what wire.Abilities) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.abilities = q.abilities.Without(what)
 }
 
-// open lets requests in, for a server with these abilities: first the releases that are pending from
-// earlier connections, then the queue. Releases whose keys should have expired are sent, too, because a
-// SET that stood in a hung server's buffer begins its TTL only when it is run.
+// open accepts requests for a server with these abilities. It first queues the releases that are
+// pending from earlier connections. It also sends releases whose keys should have expired: a SET in
+// the buffer of a hung server begins its TTL only when the server runs it.
 func (q *queue) open(a wire.Abilities) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -171,21 +173,21 @@ func (q *queue) open(a wire.Abilities) {
 	q.sendPending()
 }
 
-// isOpen reports whether requests are let in.
+// isOpen reports whether the queue accepts requests.
 func (q *queue) isOpen() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.offline == nil
 }
 
-// close makes requests fail with the reason, those in the queue too.
+// close makes requests fail with the reason, including the queued ones.
 func (q *queue) close(reason error) {
 	q.mu.Lock()
 	q.offline = reason
 	unsent := q.calls
 	q.calls = nil
 	for _, k := range unsent {
-		q.keep(k)
+		q.addPendingLocked(k)
 	}
 	q.mu.Unlock()
 	for _, k := range unsent {
@@ -193,23 +195,24 @@ func (q *queue) close(reason error) {
 	}
 }
 
-// A retry is the receiver of a release that is sent again. The reply is dropped, because the caller has
-// had one.
-type retry struct{ until time.Time } // the key has expired then
+// A pendingRelease is the receiver of a release that is sent until it is confirmed. It drops the
+// reply, because the caller already had one.
+type pendingRelease struct{ until time.Time } // expiry of the key
 
-func (retry) Receive(int, protocol.Reply) {}
+func (pendingRelease) Receive(int, protocol.Reply) {}
 
-// keep makes the call a pending release if it is one that may matter. The caller holds mu.
-func (q *queue) keep(k wire.Call) {
+// addPendingLocked makes the call a pending release if it is a release that may matter. The caller
+// must hold mu.
+func (q *queue) addPendingLocked(k wire.Call) {
 	if !k.Request.Op.Releases() || !k.Request.MayHold {
 		return
 	}
 	now := time.Now()
-	to, isRetry := k.To.(retry)
-	if !isRetry {
-		to = retry{now.Add(k.Request.TTL)}
+	to, isPending := k.To.(pendingRelease)
+	if !isPending {
+		to = pendingRelease{now.Add(k.Request.TTL)}
 	}
-	if len(q.pending) == maxPending && now.After(q.pending[0].To.(retry).until) {
+	if len(q.pending) == maxPending && now.After(q.pending[0].To.(pendingRelease).until) {
 		q.dropExpired(now)
 	}
 	if len(q.pending) < maxPending {
@@ -217,21 +220,21 @@ func (q *queue) keep(k wire.Call) {
 	}
 }
 
-// dropExpired drops the pending releases whose keys have expired. The caller holds mu.
+// dropExpired drops the pending releases whose keys have expired. The caller must hold mu.
 func (q *queue) dropExpired(now time.Time) {
-	q.pending = slices.DeleteFunc(q.pending, func(k wire.Call) bool { return !now.Before(k.To.(retry).until) })
+	q.pending = slices.DeleteFunc(q.pending, func(k wire.Call) bool { return !now.Before(k.To.(pendingRelease).until) })
 }
 
-// retryLater has a call that may not have been run sent again if it is a release that may matter.
-func (q *queue) retryLater(k wire.Call) {
+// addPending is like addPendingLocked, for calls that the server may not have run.
+func (q *queue) addPending(k wire.Call) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.keep(k)
+	q.addPendingLocked(k)
 }
 
-// sendAgain sends the pending releases on the connection that there is, and reports whether there are any.
-// If there is no connection, the next one begins with them anyway.
-func (q *queue) sendAgain() (any bool) {
+// resendPending sends the pending releases on the current connection, and reports whether there
+// were any. Without a connection it does nothing, because the next one begins with them.
+func (q *queue) resendPending() (any bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.offline != nil {
@@ -243,7 +246,7 @@ func (q *queue) sendAgain() (any bool) {
 	return any
 }
 
-// sendPending queues the pending releases before all else. The caller holds mu.
+// sendPending queues the pending releases before all other requests. The caller must hold mu.
 func (q *queue) sendPending() {
 	if len(q.pending) == 0 {
 		return

@@ -44,8 +44,9 @@ func (q *queue) taken() (keys []string) {
 	return keys
 }
 
-// TestTheQueueIsBounded, but for releases that matter: each follows an acquisition that was let in.
-func TestTheQueueIsBounded(t *testing.T) {
+// TestQueueIsBounded: releases that may matter are an exception, because each follows an accepted
+// acquisition.
+func TestQueueIsBounded(t *testing.T) {
 	t.Parallel()
 	q, got := openQueue(), replies{}
 	r := acquire("k")
@@ -60,7 +61,7 @@ func TestTheQueueIsBounded(t *testing.T) {
 	assert.ErrorIs(t, q.submit(r, 0, got), ErrClosed)
 }
 
-func TestARequestWhoseTimeIsOverIsDropped(t *testing.T) {
+func TestExpiredRequestIsDropped(t *testing.T) {
 	t.Parallel()
 	q, got := openQueue(), replies{}
 	late, undone, fine := acquire("late"), release("undone"), acquire("fine")
@@ -72,23 +73,25 @@ func TestARequestWhoseTimeIsOverIsDropped(t *testing.T) {
 	assert.Equal(t, replies{0: protocol.Failed}, got)
 }
 
-// TestARequestIsSentAgainBehindThoseBeforeIt, and before all that has not been sent.
-func TestARequestIsSentAgainBehindThoseBeforeIt(t *testing.T) {
+// TestRepeatedRequestKeepsItsOrder: it follows the requests before it, and precedes all unsent
+// requests.
+func TestRepeatedRequestKeepsItsOrder(t *testing.T) {
 	t.Parallel()
 	q, got := openQueue(), replies{}
 	for _, key := range []string{"first", "second", "third"} {
 		r := release(key)
 		k := wire.Call{Request: r, To: got}
-		require.True(t, k.Answer(nil, "NOSCRIPT none").Again)
-		q.again(k)
-		if key == "second" { // meanwhile
+		require.True(t, k.Answer(nil, "NOSCRIPT none").Requeue)
+		q.requeue(k)
+		if key == "second" { // in the meantime
 			require.NoError(t, q.submit(acquire("later"), 0, got))
 		}
 	}
 	assert.Equal(t, []string{"first", "second", "third", "later"}, q.taken())
 }
 
-// TestPendingReleasesComeFirst on the next connection, whatever became of their keys.
+// TestPendingReleasesComeFirst: the next connection sends them first, even if their keys should
+// have expired.
 func TestPendingReleasesComeFirst(t *testing.T) {
 	t.Parallel()
 	q, got := openQueue(), replies{}
@@ -111,17 +114,18 @@ func TestPendingReleasesComeFirst(t *testing.T) {
 	assert.EqualValues(t, 4, q.outstanding.Load())
 }
 
-// TestAPendingReleaseIsSentAgain on a connection that lasts, unless its key has expired.
-func TestAPendingReleaseIsSentAgain(t *testing.T) {
+// TestPendingReleaseIsSentAgain: a connection that lasts sends it again, unless its key has
+// expired.
+func TestPendingReleaseIsSentAgain(t *testing.T) {
 	t.Parallel()
 	q, got := openQueue(), replies{}
 	expired := release("expired")
 	expired.TTL = -1
-	q.retryLater(wire.Call{Request: expired, To: got})
+	q.addPending(wire.Call{Request: expired, To: got})
 	kept := release("kept")
-	q.retryLater(wire.Call{Request: kept, To: got})
+	q.addPending(wire.Call{Request: kept, To: got})
 	assert.Nil(t, q.taken())
-	q.sendAgain()
+	q.resendPending()
 	batch, _ := q.take(nil, nil)
 	require.Len(t, batch, 1)
 	assert.Equal(t, "kept", batch[0].Request.Key)
@@ -135,17 +139,17 @@ func TestPendingReleasesAreBounded(t *testing.T) {
 	old, live := release("old"), release("live")
 	old.TTL = -time.Second
 	for range maxPending {
-		q.keep(wire.Call{Request: old})
+		q.addPendingLocked(wire.Call{Request: old})
 	}
-	q.keep(wire.Call{Request: live})
+	q.addPendingLocked(wire.Call{Request: live})
 	assert.Len(t, q.pending, 1, "those whose keys have expired make room")
 	for range maxPending + 10 {
-		q.keep(wire.Call{Request: live})
+		q.addPendingLocked(wire.Call{Request: live})
 	}
 	assert.Len(t, q.pending, maxPending)
 }
 
-func TestTheWaitBeforeTheNextConnection(t *testing.T) {
+func TestBackoffFollowsTheLastConnection(t *testing.T) {
 	t.Parallel()
 	lost := func(err error) error { return fmt.Errorf("connection lost: %w", err) }
 	for name, c := range map[string]struct {
@@ -168,10 +172,10 @@ func TestTheWaitBeforeTheNextConnection(t *testing.T) {
 	}
 }
 
-// TestAnswersAreForCallsInTheirOrder, however many are under way.
-func TestAnswersAreForCallsInTheirOrder(t *testing.T) {
+// TestAnswersMatchCallsInOrder: the number of calls in flight does not matter.
+func TestAnswersMatchCallsInOrder(t *testing.T) {
 	t.Parallel()
-	s, next, pushed := sent{}, 0, 0
+	s, next, pushed := inFlight{}, 0, 0
 	for round := range 300 {
 		var batch []wire.Call
 		for range 1 + round%7 {
@@ -193,10 +197,10 @@ func TestAnswersAreForCallsInTheirOrder(t *testing.T) {
 	assert.Equal(t, next, left[0].Slot)
 }
 
-// TestMemoryOfABurstIsGivenBack when all of it was answered.
-func TestMemoryOfABurstIsGivenBack(t *testing.T) {
+// TestMemoryOfABurstIsFreed: it is freed after the last answer.
+func TestMemoryOfABurstIsFreed(t *testing.T) {
 	t.Parallel()
-	var s sent
+	var s inFlight
 	for range 2 {
 		s.push(make([]wire.Call, maxOutstanding))
 		for range maxOutstanding {

@@ -12,50 +12,51 @@ import (
 	"github.com/redquorum/redquorum/pool/internal/wire"
 )
 
-// A Conn is a connection over a stream that is known, so that it can be written by the batch, and reads no
-// reply that is over the bounds. redigo writes what is not in a batch.
+// A Conn is a connection over a known stream, so that it can write whole batches and limit the size
+// of replies. redigo writes all commands outside batches.
 type Conn struct {
 	redis.Conn
 	stream  net.Conn
 	replies *wire.Replies
-	heard   bool         // there was a reply; settled by the handshake, before two goroutines use it
-	asked   atomic.Int32 // commands that redigo has sent, and that have no reply yet
+	heard   bool         // a reply has arrived; settled by the handshake, before two goroutines use it
+	asked   atomic.Int32 // commands that redigo has sent, without a reply so far
 	batch   wire.Packet  // memory of sendBatch
 
-	// Auth asks for what follows AUTH, for a connection that is authenticated again while it is open;
-	// nil: it is authenticated once.
+	// Auth returns the arguments of AUTH, for a connection that authenticates again while it is
+	// open. If Auth is nil, the connection authenticates once.
 	Auth func(context.Context) ([]string, error)
 
-	// Stay returns an error when the connection leads to a server that the node must leave, and nil when the
-	// context ends; nil: the connection may stay.
+	// Stay returns an error when the connection leads to a server that the node must leave, and nil
+	// when the context ends. If Stay is nil, the connection may stay.
 	Stay func(context.Context) error
 
-	Doubt string // about where it leads; empty: none
+	Doubt string // doubt about the server that it leads to; empty: none
 }
 
 // NewConn returns a connection over the stream.
 func NewConn(stream net.Conn) *Conn {
 	c := &Conn{stream: stream, replies: wire.NewReplies(stream)}
-	c.Conn = redis.NewConn(toldStream{stream, c}, 0, 0)
+	c.Conn = redis.NewConn(lastWords{stream, c}, 0, 0)
 	return c
 }
 
-// Schemes says which URL is for which port.
+// Schemes explains the schemes of URLs.
 const Schemes = "rediss:// is for a port with TLS, and redis:// for one without"
 
 var (
 	errSpeaksTLS = errors.New("answers with TLS: " + Schemes)
-	errHangsUp   = errors.New("closes the connection without an answer: nothing is behind this port, or " + Schemes) // as Redis does on a port with TLS
+	errHangsUp   = errors.New("closes the connection without an answer: no server answers at this port, or " + Schemes) // Redis does so on a port with TLS
 )
 
-// A toldStream fails to write with the server's words if it has hung up on a new connection and said why,
-// as one does that has too many clients or is in protected mode.
-type toldStream struct {
+// A lastWords is a stream whose failed Write returns the server's error reply, if the server
+// refused a new connection with one. A server does so if it has too many clients or is in protected
+// mode.
+type lastWords struct {
 	net.Conn
 	of *Conn
 }
 
-func (s toldStream) Write(p []byte) (int, error) {
+func (s lastWords) Write(p []byte) (int, error) {
 	n, err := s.Conn.Write(p)
 	if err != nil && !s.of.heard {
 		_, err = s.of.Receive()
@@ -69,7 +70,7 @@ func (c *Conn) Send(name string, args ...any) error {
 	return c.Conn.Send(name, args...)
 }
 
-// Receive implements redis.Conn. An error that is not the server's closes the connection.
+// Receive implements redis.Conn. An error other than the server's reply closes the connection.
 func (c *Conn) Receive() (any, error) {
 	reply, err := c.receive()
 	if err != nil {
@@ -102,7 +103,7 @@ func (c *Conn) receive() (any, error) {
 
 // Do implements redis.Conn.
 func (c *Conn) Do(name string, args ...any) (reply any, err error) {
-	if name != "" { // as a redis.Pool asks for what is still to come
+	if name != "" { // a redis.Pool reads the outstanding replies in this way
 		err = c.Send(name, args...)
 	}
 	if err == nil {
@@ -123,7 +124,7 @@ func sendBatch(c redis.Conn, batch []wire.Call) error {
 		return own.sendBatch(batch)
 	}
 	// A connection from the caller's dial function may be more than a stream of bytes, so redigo
-	// writes on it.
+	// writes its batches.
 	var p wire.Packet
 	for i := range batch {
 		p = p.Append(&batch[i])
@@ -138,8 +139,8 @@ func sendBatch(c redis.Conn, batch []wire.Call) error {
 	return c.Flush()
 }
 
-// sendBatch sends a batch with one system call, whatever its size. redigo would encode each word by
-// itself and send 4 KB at a time: with 64 callers that was a third of all the client did.
+// sendBatch sends a batch of any size with one system call. redigo would encode each word
+// separately and send 4 KB at a time: with 64 callers that was a third of the client's work.
 func (c *Conn) sendBatch(batch []wire.Call) error {
 	for i := range batch {
 		c.batch = c.batch.Append(&batch[i])

@@ -9,27 +9,27 @@ import (
 	"github.com/redquorum/redquorum/pool/internal/wire"
 )
 
-// A tracking has a server remember what the requests of a connection watch: see hints. It tracks with
-// NOLOOP, so the connection's own changes give no hints. They use up what the server remembered all the
-// same, so the script of an extension ends with another look at the key. (Redis 6.0 does tell what a
-// script changes. That costs each renewal a look.)
+// A tracking makes a server track the keys that the requests of a connection watch: see hints. It
+// tracks with NOLOOP, so the connection's own changes send no hints. These changes still consume
+// the tracking of the key, so the script of an extension ends with another read of the key. (Redis
+// 6.0 reports a script's own changes in spite of NOLOOP, which costs one look per renewal.)
 type tracking struct {
 	hints    *hints
 	merger   *wire.Merger
-	run      string // the server's run_id
-	listener int64  // the client that was named to the server last; zero: none; the writer's
-	granted  bool   // the server's answer to that; the reader's
+	runID    string // run_id of the server
+	listener int64  // client last named to the server; zero: none; used by the writer
+	granted  bool   // whether the server accepted the listener; used by the reader
 }
 
-// wanted returns the client that hints should go to.
+// wanted returns the client that should receive hints.
 func (t *tracking) wanted() int64 {
-	if r := t.hints.redirect.Load(); r.run == t.run {
+	if r := t.hints.redirect.Load(); r.runID == t.runID {
 		return r.client
 	}
 	return 0
 }
 
-// insert inserts the commands by which the watches of a batch give hints.
+// insert adds to a batch the commands that make its watches send hints.
 func (t *tracking) insert(batch []wire.Call) []wire.Call {
 	listener := t.wanted()
 	changed := listener != t.listener
@@ -46,7 +46,7 @@ func (t *tracking) insert(batch []wire.Call) []wire.Call {
 			with = append(with, k)
 			continue
 		}
-		cache := wire.Command(cacheNext, t.cached) // holds for one command
+		cache := wire.Command(cacheNext, t.cached) // applies to one command
 		if keys := k.MergedExtensions(); keys != nil {
 			with = append(with, k, cache, t.readEach(keys))
 		} else {
@@ -61,7 +61,7 @@ var (
 	cacheNext = wire.Begin(3, "CLIENT", "CACHING", "YES")
 )
 
-// track makes the command that turns tracking on, or off if there is no listener.
+// track returns the command that turns tracking on, or off if there is no listener.
 func (t *tracking) track(listener int64) wire.Call {
 	if listener == 0 {
 		return wire.Command(trackOff, func(any, redis.Error) { t.granted = false })
@@ -70,34 +70,35 @@ func (t *tracking) track(listener int64) wire.Call {
 	return wire.Command(on, t.tracked)
 }
 
-// tracked takes the answer to CLIENT TRACKING ON. The server does not remember what was asked
-// before it, so all who watch are given a hint.
+// tracked handles the reply to CLIENT TRACKING ON. The server does not track the keys of earlier
+// requests, so every watcher gets a hint.
 func (t *tracking) tracked(_ any, failure redis.Error) {
 	t.granted = failure == ""
 	switch {
 	case failure == "":
 		t.hints.give("")
 	case strings.Contains(string(failure), "does not exist"):
-		// The listener has just ended, and its successor will be named.
+		// The listener has just ended, and the next one will be named.
 	default:
 		t.hints.refuse()
 	}
 }
 
-// cached takes the answer to CLIENT CACHING. Without tracking the command fails, and means nothing.
+// cached handles the reply to CLIENT CACHING. It ignores errors while tracking is off, because the
+// command then always fails.
 func (t *tracking) cached(_ any, failure redis.Error) {
 	if failure != "" && t.granted {
 		t.hints.refuse()
 	}
 }
 
-// readEach has the server remember the keys of merged extensions.
+// readEach makes the server track the keys of merged extensions.
 func (t *tracking) readEach(keys []string) wire.Call {
 	return wire.Command(t.merger.ReadEach(keys), func(answer any, failure redis.Error) {
-		if failure != "" { // not permitted: each extension has its key remembered by itself
+		if failure != "" { // not permitted: separate extensions track their own keys
 			t.merger.Stop()
 		}
-		if answer != int64(len(keys)) { // a key went before it was remembered: the server does not tell
+		if answer != int64(len(keys)) { // a key vanished before the server tracked it, without a hint
 			for _, key := range keys {
 				t.hints.give(key)
 			}

@@ -28,7 +28,7 @@ func held(key, value string) *protocol.Request {
 
 func callOf(r *protocol.Request, f Form) *Call { return &Call{Request: r, Form: f} }
 
-// text is a packet as a server reads it.
+// text returns a packet as a server reads it.
 func text(k *Call) string {
 	var lines []string
 	for p := Packet(nil).Append(k); len(p) > 0; {
@@ -39,7 +39,7 @@ func text(k *Call) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestEveryRequestIsAppended: what stands before it in the writer's memory stays.
+// TestEveryRequestIsAppended: earlier bytes in the writer's memory stay.
 func TestEveryRequestIsAppended(t *testing.T) {
 	t.Parallel()
 	for op := protocol.OpAcquire; op <= protocol.OpKind; op++ {
@@ -58,9 +58,9 @@ func TestEveryRequestIsAppended(t *testing.T) {
 	assert.Contains(t, text(callOf(late, Form{})), " 1.5 ", "milliseconds")
 }
 
-// TestAReleaseIsRetried unless it would be in vain: an ACL or a kind of server that forbids it now forbids
-// it later as well. TestServersErrorsHaveAMeaning has the words.
-func TestAReleaseIsRetried(t *testing.T) {
+// TestReleaseIsRetried: the exceptions are permanent errors, because an ACL or a kind of server
+// that forbids a release now also forbids it later. TestServerErrorsAreClassified has the texts.
+func TestReleaseIsRetried(t *testing.T) {
 	t.Parallel()
 	for message, retried := range map[string]bool{
 		"NOPERM User locks has no permissions to run the 'evalsha' command": false,
@@ -74,17 +74,17 @@ func TestAReleaseIsRetried(t *testing.T) {
 	} {
 		a := callOf(request(protocol.OpRelease, "k", "v"), Form{}).Answer(nil, redis.Error(message))
 		assert.Equal(t, protocol.Failed, a.Reply.Outcome, message)
-		assert.Equal(t, retried, a.Retry, message)
-		assert.False(t, a.Again, message)
+		assert.Equal(t, retried, a.Pending, message)
+		assert.False(t, a.Requeue, message)
 	}
 	a := callOf(request(protocol.OpRelease, "k", "v"), Form{}).Answer("what", "")
 	assert.Equal(t, protocol.Unknown, a.Reply.Outcome)
-	assert.True(t, a.Retry, "an answer without sense tells nothing")
+	assert.True(t, a.Pending, "an answer without sense tells nothing")
 }
 
-// TestAScriptThatIsLostIsSentInFull, once, and what makes a key is not sent again: its release may be on
-// its way.
-func TestAScriptThatIsLostIsSentInFull(t *testing.T) {
+// TestLostScriptIsSentInFull: the request is repeated only once. A request that makes a key is not
+// sent again, because its release may be in flight.
+func TestLostScriptIsSentInFull(t *testing.T) {
 	t.Parallel()
 	const lost = redis.Error("NOSCRIPT No matching script. Please use EVAL.")
 	for op := protocol.OpAcquire; op <= protocol.OpKind; op++ {
@@ -94,14 +94,14 @@ func TestAScriptThatIsLostIsSentInFull(t *testing.T) {
 		case cmd.makesKey:
 			assert.Equal(t, Answer{Reply: protocol.Reply{Outcome: protocol.Failed, Err: errScriptsLost}, Fatal: errScriptsLost}, a, "%v", op)
 		case cmd.script == nil:
-			assert.False(t, a.Again, "%v", op)
+			assert.False(t, a.Requeue, "%v", op)
 			assert.Equal(t, protocol.Failed, a.Reply.Outcome)
 		default:
-			require.True(t, a.Again && k.Form.Again, "%v", op)
+			require.True(t, a.Requeue && k.Form.Requeued, "%v", op)
 			rest := strings.TrimPrefix(text(callOf(k.Request, Form{})), "EVALSHA "+cmd.script.digest)
 			assert.Equal(t, "EVAL "+cmd.script.source+rest, text(k))
 			once := k.Answer(nil, lost)
-			assert.False(t, once.Again, "only once")
+			assert.False(t, once.Requeue, "only once")
 			assert.Equal(t, protocol.Failed, once.Reply.Outcome)
 		}
 	}
@@ -111,9 +111,9 @@ func TestAScriptThatIsLostIsSentInFull(t *testing.T) {
 	assert.True(t, strings.HasPrefix(text(&batch[1]), "EVALSHA "), "it can be sent again")
 }
 
-// TestADeletionThatSettlesNothingIsLeftToTheScript, whatever the server says. One that will fail again is
-// not tried again.
-func TestADeletionThatSettlesNothingIsLeftToTheScript(t *testing.T) {
+// TestUnclearDeletionIsRepeatedByTheScript: any answer that is not final leads to the script. A
+// deletion that would fail again is not repeated.
+func TestUnclearDeletionIsRepeatedByTheScript(t *testing.T) {
 	t.Parallel()
 	d := deletions[0]
 	for _, row := range []struct {
@@ -131,7 +131,7 @@ func TestADeletionThatSettlesNothingIsLeftToTheScript(t *testing.T) {
 	} {
 		k := callOf(held("k", "v"), Form{deletion: d})
 		a := k.Answer(row.answer, row.failure)
-		require.True(t, a.Again && k.Form.Again, row)
+		require.True(t, a.Requeue && k.Form.Requeued, row)
 		assert.True(t, strings.HasPrefix(text(k), "EVALSHA "+releaseScript.digest+" 1 k v"))
 		assert.Equal(t, row.lacks, a.Lacks.Deletion, row)
 		assert.Equal(t, row.doubt, strings.Contains(a.Doubt, "permit DELEX"), row)
@@ -140,8 +140,8 @@ func TestADeletionThatSettlesNothingIsLeftToTheScript(t *testing.T) {
 	assert.Equal(t, Answer{Reply: protocol.Reply{Outcome: protocol.Granted}}, a)
 }
 
-// TestWhatAServerHasIsTold by how it refuses the probes.
-func TestWhatAServerHasIsTold(t *testing.T) {
+// TestProbesShowTheCommandsOfAServer: a server shows by its refusals which commands it lacks.
+func TestProbesShowTheCommandsOfAServer(t *testing.T) {
 	t.Parallel()
 	for native, want := range map[string]Abilities{
 		"": {}, "DELEX": {Deletion: deletions[0]}, "DELIFEQ": {Deletion: deletions[1]},

@@ -11,9 +11,9 @@ import (
 	"github.com/redquorum/redquorum/internal/protocol"
 )
 
-// TestAnswersThatMakeNoSenseGrantNothing: answers that none of our commands gives accept no token,
-// extend and release nothing, and are no slots.
-func TestAnswersThatMakeNoSenseGrantNothing(t *testing.T) {
+// TestInvalidAnswersGrantNothing: an answer that none of our commands has accepts no token,
+// extends and releases nothing, and names no slots.
+func TestInvalidAnswersGrantNothing(t *testing.T) {
 	t.Parallel()
 	granted := protocol.Reply{Outcome: protocol.Granted}
 	refused := protocol.Reply{Outcome: protocol.Refused, TTL: 5 * time.Millisecond}

@@ -9,35 +9,33 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/internal/record"
 )
 
-// The errors of a server, by their codes. Package pool says what they mean.
+// The errors of a server, by their codes. Package pool explains them.
 var (
-	ErrReplica          = errors.New("is a replica and must not vote: use its primary")
 	ErrLoading          = errors.New("is loading its data and cannot answer yet")
 	ErrAuth             = errors.New("rejects the user or password: check both, and the server's ACL")
 	ErrPermission error = protocol.PermanentError("forbids a command that locks need: " +
 		"grant the user the rights in docs/OPERATING.md")
-	ErrCluster error = protocol.PermanentError("is a node of a Redis Cluster that does not have all keys: " +
-		"use independent servers, or a cluster of one shard")
 	ErrUnsupported error = protocol.PermanentError("does not know a command that locks need: " +
 		"it is too old, renames the command, or is a Sentinel or proxy")
 
 	ErrReplyTooLarge = errors.New("sends a larger reply than any about a lock")
 
-	// ErrUnexpected is for a reply that no command of ours has.
+	// ErrUnexpected means that none of our commands has such a reply.
 	ErrUnexpected = errors.New("sends an invalid reply")
 )
 
-// serverErrors are the codes of Redis errors that have a meaning for locks. A fatal one would fail
-// all requests: the connection is given up, and the handshakes of the next ones tell when the
-// server can serve again.
+// serverErrors are the codes of Redis errors with a meaning for locks. A fatal error would fail all
+// requests, so the connection ends, and the handshakes of the next ones show when the server can
+// serve again.
 var serverErrors = map[string]struct {
 	err   error
 	fatal bool
 }{
-	"READONLY":   {ErrReplica, true},
-	"MASTERDOWN": {ErrReplica, true},
+	"READONLY":   {record.ErrReplica, true},
+	"MASTERDOWN": {record.ErrReplica, true},
 	"LOADING":    {ErrLoading, true},
 	"NOAUTH":     {ErrAuth, true},
 	"WRONGPASS":  {ErrAuth, true},
@@ -47,29 +45,29 @@ var serverErrors = map[string]struct {
 
 	"REDLOCKFENCE": {protocol.ErrCounter, false}, // from our own scripts
 
-	"MOVED":       {ErrCluster, false},
-	"ASK":         {ErrCluster, false},
-	"TRYAGAIN":    {nil, false}, // for the moment, as CLUSTERDOWN
-	"MISCONF":     {nil, false}, // for the moment: it cannot write to its disk
-	"NOREPLICAS":  {nil, false}, // for the moment: it has too few replicas
-	"OOM":         {nil, false}, // for the moment: its memory is full
-	"CROSSSLOT":   {ErrCluster, false},
+	"MOVED":       {record.ErrCluster, false},
+	"ASK":         {record.ErrCluster, false},
+	"TRYAGAIN":    {nil, false}, // temporary, like CLUSTERDOWN
+	"MISCONF":     {nil, false}, // temporary: it cannot write to its disk
+	"NOREPLICAS":  {nil, false}, // temporary: it has too few replicas
+	"OOM":         {nil, false}, // temporary: its memory is full
+	"CROSSSLOT":   {record.ErrCluster, false},
 	"CLUSTERDOWN": {nil, false},
 
 	unknownCommand: {ErrUnsupported, false},
 }
 
-// unknownCommand stands for a code, which servers do not have for this error.
+// unknownCommand replaces a code, because servers have none for this error.
 const unknownCommand = "unknown command"
 
-// wordings are errors of servers that have no code, and the code that each stands for.
+// wordings maps the text of errors without a code to the code that this package assigns.
 var wordings = []struct{ says, code string }{
 	// An ACL forbids a command within a script, or a key of one.
 	{"The user executing the script", "NOPERM"}, // Redis 6.0 to 7.0
 	{"ACL failure in script", "NOPERM"},         // Redis 7.2, Valkey, Redict
 
 	{"in cluster mode", "MOVED"},                            // SELECT
-	{"Script attempted to access a non local key", "MOVED"}, // that it did not name in KEYS
+	{"Script attempted to access a non local key", "MOVED"}, // a key that is missing in KEYS
 	{"Script attempted to access keys that do not hash to the same slot", "CROSSSLOT"},
 
 	{"unknown command", unknownCommand},
@@ -77,12 +75,12 @@ var wordings = []struct{ says, code string }{
 	{"Unknown Redis command called from", unknownCommand}, // in a script
 }
 
-// inScript is what Redis 7 puts behind an error in a script. It tells users nothing, and two scripts of
-// ours that fail alike apart.
+// inScript matches the text that Redis 7 appends to an error in a script. It is of no use to users,
+// and would make the same error of two scripts look different.
 var inScript = regexp.MustCompile(` script: [0-9a-f]+, on @user_script:[0-9]+\.$`)
 
-// Explain gives a server's error reply a meaning. The server's words are cut off where an error of
-// Redis has long ended, because the error may be kept for as long as its caller likes.
+// Explain returns the meaning of a server's error reply. It cuts off a text that is longer than any
+// error of Redis, because the caller may keep the error without limit.
 func Explain(err redis.Error) (meaning error, fatal bool) {
 	said := inScript.ReplaceAllString(withoutArguments(string(err)), "")
 	known := serverErrors[Code(said)]
@@ -125,11 +123,11 @@ func Code(message string) string {
 	return first
 }
 
-// maxSaid bounds how much of a server's error is repeated. Redis's own errors are shorter.
+// maxSaid limits the length of a server's error in our errors. Redis's own errors are shorter.
 const maxSaid = 400
 
-// arguments matches where a server that does not know a command begins to repeat its arguments: a
-// password, or the value of a lock.
+// arguments matches the place at which a server that does not know a command begins to repeat its
+// arguments: a password, or the value of a lock.
 var arguments = regexp.MustCompile(`(?i)[ ,]*with args beginning with`)
 
 // withoutArguments returns a server's message without a command's arguments.
@@ -143,13 +141,13 @@ func withoutArguments(message string) string {
 	return message
 }
 
-// pieceLength is the length of the pieces of a secret that are looked for. Values of locks are five
+// pieceLength is the length of the pieces of a secret that are removed. Values of locks are five
 // times as long.
 const pieceLength = 8
 
-// withoutSecret returns a server's message without the pieces of the secret. No server is known to
-// repeat one but in the way that withoutArguments handles; this is for proxies and for servers to
-// come.
+// withoutSecret returns a server's message without the pieces of the secret. All known servers
+// repeat a secret only as an argument, which withoutArguments removes. withoutSecret guards against
+// proxies and future servers.
 func withoutSecret(message, secret string) string {
 	for i := range len(secret) - pieceLength + 1 {
 		message = strings.ReplaceAll(message, secret[i:i+pieceLength], "...")

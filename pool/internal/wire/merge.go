@@ -12,63 +12,67 @@ import (
 )
 
 const (
-	// maxMerged bounds the keys of one call, which keeps all others waiting for a millisecond.
+	// maxMerged limits the keys of one call. A call with so many keys delays all other clients for
+	// a millisecond.
 	maxMerged = 100
-	// maxGroups bounds the merged calls that are collected at a time.
+	// maxGroups limits the merged calls that are collected at the same time.
 	maxGroups = 8
-	// maxIdleKeys bounds the keys for which memory is kept.
+	// maxIdleKeys limits the keys whose memory is kept.
 	maxIdleKeys = 1 << 12
 )
 
-// MaxIdleBuffer is how much memory a connection keeps after a burst, for what it writes and for the
-// packets of merged calls, each. The renewals of a million locks need half of it at a time.
+// MaxIdleBuffer limits the memory that a connection keeps after a burst: once for its output, and
+// once for the packets of merged calls. The renewals of a million locks use half of this limit at a
+// time.
 const MaxIdleBuffer = 1 << 18
 
-// A Merger sends requests of a batch for which the table of commands names a script for many keys
-// as one call of it: extensions, looks at locks that are held, and releases of such locks where the
-// server has no deletion of its own. So 20,000 locks cost their client half of the CPU time, and
-// the servers two thirds; releases of many callers cost the servers a quarter less.
+// A Merger merges requests of a batch into one call, if the table of commands has a script for many
+// keys: extensions, looks at held locks, and, if the server lacks a deletion of its own, releases
+// of held locks. So 20,000 locks cost their client half of the CPU time, and the servers two
+// thirds; releases of many callers cost the servers a quarter less.
 //
-// A merged call stands where the first of its requests stood. None of them passes another request for
-// its key, as a release the acquisition that it undoes, nor one that is about several keys.
+// A merged call takes the place of its first request. No request overtakes another request for its
+// key: a release, for example, stays after the acquisition that it rolls back. No request overtakes
+// a request for several keys.
 //
-// What the script finds in the way at a key, such as another type, is asked again alone, and so are all
-// requests if the script as a whole fails, unless the server refuses all writes. A request that is asked again and comes behind its key's
-// release finds no key, and makes none.
+// If the script finds a conflict at a key, such as another type, the request for that key is
+// repeated alone. If the script fails as a whole, all requests are repeated alone, unless the
+// server refuses all writes. A repeated request that follows the release of its key finds no key,
+// and makes none.
 //
-// A Merger is for one goroutine, but for Stop.
+// Only one goroutine may use a Merger, but any goroutine may call Stop.
 type Merger struct {
 	stopped atomic.Bool
-	packets Packet         // of merged calls, and of what goes with them, in the batch
-	groups  []group        // that are being collected; none between batches
-	behind  map[string]int // of each key: the place behind its last request, since the first group's; zero: none
+	packets Packet         // merged calls of the batch, and the commands that accompany them
+	groups  []group        // groups in progress; none between batches
+	behind  map[string]int // position after the last request for each key, from the start of the first group; zero for none
 }
 
-// A group is the requests of one merged call, for one key each.
+// A group holds the requests of one merged call, each for a different key.
 type group struct {
 	kind
-	place int // of the first of them, in the batch
+	place int // place of its first request in the batch
 	each  []Call
 }
 
-// A kind is what requests must have in common to be merged.
+// A kind has the properties that merged requests share.
 type kind struct {
 	op    protocol.Op
-	ttl   time.Duration // of extensions; zero: what is done has none
+	ttl   time.Duration // TTL of extensions; zero for other operations
 	watch bool
 }
 
-// Stop ends merging. It may be called by any goroutine.
+// Stop ends merging. Any goroutine may call it.
 func (m *Merger) Stop() { m.stopped.Store(true) }
 
-// Sent ends a batch: its memory can be used again.
+// Sent ends a batch, so that its memory can be used again.
 func (m *Merger) Sent() {
 	if m.packets = m.packets[:0]; cap(m.packets) > MaxIdleBuffer {
 		m.packets = nil
 	}
 }
 
-// Merge returns the batch with merged calls. It uses the batch's memory.
+// Merge returns the batch with merged calls. It uses the memory of the batch.
 func (m *Merger) Merge(batch []Call) []Call {
 	if m.stopped.Load() {
 		return batch
@@ -80,7 +84,7 @@ func (m *Merger) Merge(batch []Call) []Call {
 		case !commands[k.Request.Op].oneKey:
 			m.endGroups(kept)
 		case commands[k.Request.Op].forMany == nil || k.Form != (Form{}):
-		case k.Request.Held || !k.Request.Op.Releases(): // any other release costs a script of its own anyway
+		case k.Request.Held || !k.Request.Op.Releases(): // other releases run a script of their own anyway
 			place = m.join(kept, k)
 		}
 		if len(m.groups) > 0 {
@@ -95,8 +99,8 @@ func (m *Merger) Merge(batch []Call) []Call {
 	return kept
 }
 
-// join adds the call to a group, or begins one behind what is kept of the batch. It returns the group's
-// place.
+// join adds the call to a group, or starts one at the end of kept. It returns the place of the
+// group.
 func (m *Merger) join(kept []Call, k Call) (place int) {
 	of := kind{op: k.Request.Op, watch: k.Request.Watch}
 	if of.op.Extends() {
@@ -123,7 +127,7 @@ func (m *Merger) join(kept []Call, k Call) (place int) {
 	return g.place
 }
 
-// endGroups puts a call in the place of each group's first.
+// endGroups replaces the first request of each group with the merged call.
 func (m *Merger) endGroups(kept []Call) {
 	for i := range m.groups {
 		g := &m.groups[i]
@@ -134,13 +138,13 @@ func (m *Merger) endGroups(kept []Call) {
 		g.each = g.each[:0]
 	}
 	m.groups = m.groups[:0]
-	if len(m.behind) > maxIdleKeys { // a map does not shrink by itself
+	if len(m.behind) > maxIdleKeys { // a map never shrinks
 		m.behind = map[string]int{}
 	}
 	clear(m.behind)
 }
 
-// mergedCall makes the call that stands for a group: with their keys, their TTL, and the value of each.
+// mergedCall returns the call for a group, with the keys, their TTL, and the value of each key.
 func (m *Merger) mergedCall(g *group) Call {
 	n := len(g.each)
 	p := commands[g.op].forMany.begin(m.packets, n, 1+n)
@@ -154,9 +158,9 @@ func (m *Merger) mergedCall(g *group) Call {
 	return Call{Own: &Own{packet: m.added(p), Each: slices.Clone(g.each)}}
 }
 
-// ReadEach makes the command by which the server remembers the keys of merged extensions. Up to
-// Redis 7.0 each reading in their script would have it remember all of them: a hundred keys cost as
-// ten thousand.
+// ReadEach returns the command that makes the server track the keys of merged extensions. Up to
+// Redis 7.0, each read in their script would make the server track all keys of the script: a
+// hundred keys would cost as much as ten thousand.
 func (m *Merger) ReadEach(keys []string) Packet {
 	p := m.packets.Array(1 + len(keys)).Text("EXISTS")
 	for _, key := range keys {
@@ -165,14 +169,14 @@ func (m *Merger) ReadEach(keys []string) Packet {
 	return m.added(p)
 }
 
-// added takes p, which is packets with one more packet behind them, and returns that one.
+// added stores p, which is m.packets with one more packet appended, and returns that packet.
 func (m *Merger) added(p Packet) Packet {
 	start := len(m.packets)
 	m.packets = p
 	return p[start:len(p):len(p)]
 }
 
-// MergedExtensions returns the keys of merged extensions; nil: the call is another.
+// MergedExtensions returns the keys of merged extensions, or nil for any other call.
 func (k *Call) MergedExtensions() (keys []string) {
 	each := k.Each()
 	if len(each) == 0 || !each[0].Request.Op.Extends() {
@@ -185,24 +189,15 @@ func (k *Call) MergedExtensions() (keys []string) {
 	return keys
 }
 
-// The scripts for many keys. KEYS are the keys; ARGV are the TTL in milliseconds, and the value of
-// each. The answer is 1 if all were granted, and otherwise a number for each: mergedGranted, what is
-// left of another's key in the terms of PTTL, or mergedAlone for one that is to be asked again alone.
-var (
-	extendEachScript  = newKeysScript("extend_each")
-	lookEachScript    = newKeysScript("look_each")
-	releaseEachScript = newKeysScript("release_each")
-)
-
 const (
 	mergedGranted = -3
 	mergedAlone   = -4
 )
 
-// LostScripts reports whether a server that refused a merged call has to load the scripts again.
+// LostScripts reports whether a server that refused a merged call must load the scripts again.
 func LostScripts(failure redis.Error) bool { return strings.HasPrefix(string(failure), "NOSCRIPT") }
 
-// StopsMerging reports whether the failure of a merged call will come again on this connection.
+// StopsMerging reports whether merged calls will fail in the same way on this connection again.
 func StopsMerging(failure redis.Error) bool {
 	if failure == "" {
 		return false
@@ -211,8 +206,8 @@ func StopsMerging(failure redis.Error) bool {
 	return IsPermanent(meaning)
 }
 
-// refusesAll reports whether a server answers like this whatever the keys are, so that it need not be
-// asked for each of them.
+// refusesAll reports whether a server gives this error for all keys, so that separate requests are
+// pointless.
 func refusesAll(failure redis.Error) bool {
 	if failure == "" {
 		return false
@@ -221,8 +216,8 @@ func refusesAll(failure redis.Error) bool {
 	return fatal || slices.Contains([]string{"MISCONF", "NOREPLICAS", "OOM"}, Code(string(failure)))
 }
 
-// AnswerOf returns what the answer to a merged call, which is nil after a failure, means to the
-// i-th of its calls.
+// AnswerOf returns the Answer to the i-th call of a merged call. The answer to the merged call is
+// nil after a failure.
 func AnswerOf(each []Call, i int, answer any, failure redis.Error) Answer {
 	if refusesAll(failure) {
 		return each[i].failed(failure)
@@ -241,6 +236,6 @@ func AnswerOf(each []Call, i int, answer any, failure redis.Error) Answer {
 	case ms > mergedGranted:
 		return Answer{Reply: protocol.Reply{Outcome: protocol.Refused, TTL: PTTL(ms)}}
 	}
-	each[i].Form.Again = true
-	return Answer{Again: true}
+	each[i].Form.Requeued = true
+	return Answer{Requeue: true}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/redquorum/redquorum/internal/protocol"
 )
 
-// batchOf makes a batch of what is asked: "extend a", "release a" of a lock that was held, and so on; a *
-// behind it has the key watched, and a + another TTL.
+// batchOf returns a batch of the given requests: "extend a", "release a" of a lock that was held,
+// and so on. A trailing * watches the key, and a trailing + sets another TTL.
 func batchOf(asked ...string) (batch []Call) {
 	ops := map[string]protocol.Op{
 		"set": protocol.OpAcquire, "extend": protocol.OpExtend, "look": protocol.OpLook, "release": protocol.OpRelease,
@@ -24,7 +24,7 @@ func batchOf(asked ...string) (batch []Call) {
 	for i, text := range asked {
 		op, key, _ := strings.Cut(text, " ")
 		r := request(ops[op], strings.TrimRight(key, "*+"), fmt.Sprint("v", i))
-		r.Held = op == "release" || op == "fenced"
+		r.Held = op == "release"
 		r.Watch = strings.HasSuffix(key, "*")
 		r.TTL += time.Duration(strings.Count(key, "+")) * time.Hour
 		batch = append(batch, *callOf(r, Form{}))
@@ -32,7 +32,7 @@ func batchOf(asked ...string) (batch []Call) {
 	return batch
 }
 
-// merged returns the places in the batch of what each call stands for: "0 2" is a merged call.
+// merged returns the places in the batch of the requests in each call: "0 2" is a merged call.
 func merged(m *Merger, batch []Call) (places []string) {
 	at := map[*protocol.Request]int{}
 	for i := range batch {
@@ -52,9 +52,9 @@ func merged(m *Merger, batch []Call) (places []string) {
 	return places
 }
 
-// TestWhatIsMerged: requests that are alike, wherever they stand among requests for other keys. None passes
-// another for its key, or one about several keys.
-func TestWhatIsMerged(t *testing.T) {
+// TestRequestsOfOneKindAreMerged: requests of one kind, at any distance among requests for other keys. No request
+// overtakes another request for its key, or a request for several keys.
+func TestRequestsOfOneKindAreMerged(t *testing.T) {
 	t.Parallel()
 	for asked, want := range map[string]string{
 		"extend a,extend b":                    "0 1",
@@ -69,22 +69,22 @@ func TestWhatIsMerged(t *testing.T) {
 		"release a,slots x,release b":          "0,1,2",
 		"extend a,extend b+,extend c*":         "0,1,2",
 		"look a,look b*,look c":                "0 2,1",
-		"release a,release b+,release c++":     "0 1 2", // of any TTL
+		"release a,release b+,release c++":     "0 1 2", // with any TTL
 		"undo a,undo b,fenced c,release d":     "0,1,2,3",
 		"inspect a,inspect b,set c,set d":      "0,1,2,3",
 	} {
 		assert.Equal(t, want, strings.Join(merged(new(Merger), batchOf(strings.Split(asked, ",")...)), ","), asked)
 	}
 	batch := batchOf("extend a", "extend b")
-	batch[1].Form.Again = true
+	batch[1].Form.Requeued = true
 	assert.Equal(t, []string{"0", "1"}, merged(new(Merger), batch), "it is asked alone")
 	var stopped Merger
 	stopped.Stop()
 	assert.Equal(t, []string{"0", "1"}, merged(&stopped, batchOf("extend a", "extend b")))
 }
 
-// TestAMergedCallIsOneScript for all of its keys.
-func TestAMergedCallIsOneScript(t *testing.T) {
+// TestMergedCallIsOneScript: one script has all of its keys.
+func TestMergedCallIsOneScript(t *testing.T) {
 	t.Parallel()
 	var m Merger
 	batch := m.Merge(batchOf("extend a", "release x", "extend b", "release y"))
@@ -96,8 +96,8 @@ func TestAMergedCallIsOneScript(t *testing.T) {
 	assert.Equal(t, "EXISTS a b", text(&Call{Own: &Own{packet: m.ReadEach([]string{"a", "b"})}}))
 }
 
-// TestMergingKeepsTheOrder: in any batch, each request is there once, a key's requests are in their order,
-// and no call is too long.
+// TestMergingKeepsTheOrder: in any batch, each request occurs once, the requests for a key keep
+// their order, and no call is too long.
 func TestMergingKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	var m Merger
@@ -139,8 +139,8 @@ func TestMergingKeepsTheOrder(t *testing.T) {
 	}
 }
 
-// TestThousandsAreMergedInHundreds, because a script keeps all others waiting; and more kinds than are
-// collected at a time are merged in parts.
+// TestThousandsAreMergedInHundreds: a script delays all other clients. If there are more kinds than
+// maxGroups, they are merged in parts.
 func TestThousandsAreMergedInHundreds(t *testing.T) {
 	t.Parallel()
 	var asked []string
@@ -155,8 +155,8 @@ func TestThousandsAreMergedInHundreds(t *testing.T) {
 	assert.Len(t, merged(new(Merger), batchOf(asked...)), maxGroups+1)
 }
 
-// TestMergedAnswersThatMakeNoSenseGrantNothing: each is asked again, alone.
-func TestMergedAnswersThatMakeNoSenseGrantNothing(t *testing.T) {
+// TestInvalidMergedAnswersGrantNothing: each request is repeated alone.
+func TestInvalidMergedAnswersGrantNothing(t *testing.T) {
 	t.Parallel()
 	each := batchOf("release a", "release b")
 	for _, answer := range []any{
@@ -166,7 +166,7 @@ func TestMergedAnswersThatMakeNoSenseGrantNothing(t *testing.T) {
 	} {
 		for i := range each {
 			a := AnswerOf(each, i, answer, "")
-			require.True(t, a.Again && each[i].Form.Again, answer)
+			require.True(t, a.Requeue && each[i].Form.Requeued, answer)
 			assert.Equal(t, fmt.Sprintf("EVALSHA %s 1 %s v%d", releaseScript.digest, each[i].Request.Key, i), text(&each[i]))
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// FuzzPacketsKeepTheirWords: any bytes, of any length.
+// FuzzPacketsKeepTheirWords: a word can have any bytes and any length.
 func FuzzPacketsKeepTheirWords(f *testing.F) {
 	f.Add("SET", "key", "", int64(-1))
 	f.Add("a\r\nb", "$3\r\n", strings.Repeat("x", 1000), int64(1)<<53)
@@ -20,7 +20,7 @@ func FuzzPacketsKeepTheirWords(f *testing.F) {
 	})
 }
 
-func TestAPacketIsAnArrayOfBulkStrings(t *testing.T) {
+func TestPacketIsAnArrayOfBulkStrings(t *testing.T) {
 	t.Parallel()
 	assert.Equal(t, "*3\r\n$3\r\nGET\r\n$0\r\n\r\n$5\r\n-1234\r\n", string(Begin(3, "GET").Text("").Number(-1234)))
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fine are streams within the bounds: so many replies, and what cannot be read behind them.
+// fine are streams within the limits: the number of replies, and the unreadable rest after them.
 var fine = map[string]struct {
 	replies int
 	stream  string
@@ -51,7 +51,7 @@ var fine = map[string]struct {
 	"a shorter string": {1, "+OK\r\n$3\r\nab\r\n+OK\r\n"},
 }
 
-// outrageous are streams that are over the bounds after one good reply.
+// outrageous are streams that exceed the limits after one valid reply.
 var outrageous = map[string]string{
 	"a string that makes make panic": "+OK\r\n$9223372036854775807\r\n",
 	"a string of 100 TB":             "+OK\r\n$100000000000000\r\n",
@@ -69,12 +69,13 @@ var outrageous = map[string]string{
 	"a byte too much":                "+OK\r\n*4\r\n" + strings.Repeat(string(bulk(maxReply/4-12)), 3) + string(bulk(maxReply/4-12-3)),
 }
 
-// bulk returns a string of n bytes, of seven digits' length.
+// bulk returns a string of n bytes, where n has seven digits.
 func bulk(n int) []byte {
 	return fmt.Appendf(nil, "$%07d\r\n%s\r\n", n, bytes.Repeat([]byte("x"), n))
 }
 
-// TestRepliesWithinTheBoundsAreRead as redigo reads them, however the stream is cut into pieces.
+// TestRepliesWithinTheBoundsAreRead: the result is the same as redigo's, regardless of the pieces
+// in which the stream arrives.
 func TestRepliesWithinTheBoundsAreRead(t *testing.T) {
 	t.Parallel()
 	for name, test := range fine {
@@ -97,8 +98,8 @@ func TestRepliesBeyondTheBoundsAreRefused(t *testing.T) {
 	}
 }
 
-// TestARefusalIsForGood: what follows a reply that was refused is not read.
-func TestARefusalIsForGood(t *testing.T) {
+// TestRejectedReplyEndsTheStream: nothing is read after a rejected reply.
+func TestRejectedReplyEndsTheStream(t *testing.T) {
 	t.Parallel()
 	r := NewReplies(strings.NewReader("*1000000000\r\n+OK\r\n"))
 	for range 2 {
@@ -128,8 +129,8 @@ func FuzzReplies(f *testing.F) {
 	})
 }
 
-// readLikeRedigo reads the stream, in pieces that the seed chooses, and requires that redigo, which gets
-// only what was read well, has the same replies.
+// readLikeRedigo reads the stream in pieces that the seed determines. It requires the same replies
+// from redigo, which gets only the bytes that were read without an error.
 func readLikeRedigo(t *testing.T, stream []byte, seed uint64) (replies []any, err error) {
 	t.Helper()
 	lot := rand.New(rand.NewPCG(seed, 0))
@@ -161,7 +162,7 @@ type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// A conn is a connection from which redigo reads.
+// A conn is a connection that redigo reads from.
 type conn struct {
 	net.Conn
 	io.Reader

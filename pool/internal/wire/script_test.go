@@ -12,8 +12,9 @@ import (
 	"github.com/redquorum/redquorum/internal/record"
 )
 
-// TestScriptsHaveTheWordsOfThisPackage: a Lua file cannot name a constant.
-func TestScriptsHaveTheWordsOfThisPackage(t *testing.T) {
+// TestScriptsUseTheConstantsOfThisPackage: a Lua file cannot refer to a Go constant, so it repeats
+// the value.
+func TestScriptsUseTheConstantsOfThisPackage(t *testing.T) {
 	t.Parallel()
 	for name, word := range map[string]string{
 		"readers": protocol.ReadersValue, "refuse_release": protocol.ReadersValue, "intend": protocol.ReadersValue,
@@ -25,7 +26,7 @@ func TestScriptsHaveTheWordsOfThisPackage(t *testing.T) {
 	assert.Contains(t, luaSource("read_counter"), "error_reply('REDLOCKFENCE ")
 }
 
-// TestServersGetScriptsWithoutTheirComments, and whole.
+// TestServersGetScriptsWithoutTheirComments: the scripts still have all their code.
 func TestServersGetScriptsWithoutTheirComments(t *testing.T) {
 	t.Parallel()
 	for _, source := range Scripts() {
@@ -35,7 +36,7 @@ func TestServersGetScriptsWithoutTheirComments(t *testing.T) {
 	assert.Contains(t, luaSource("release_fenced"), luaSource("accept_token")+"end\nrefuse()\n"+luaSource("refuse_release"))
 }
 
-// TestProgramStartsInFIPSMode, where SHA-1 panics.
+// TestProgramStartsInFIPSMode: SHA-1 panics in this mode.
 func TestProgramStartsInFIPSMode(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command(os.Args[0], "-test.run=^$")

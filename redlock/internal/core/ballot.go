@@ -8,64 +8,64 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
-// A Ballot is one request to some nodes, and what they have answered.
+// A Ballot is one request to some nodes, with their answers.
 type Ballot struct {
-	Req   protocol.Request // it is not changed after it was sent
+	Req   protocol.Request // unchanged after sending
 	Start clock.Instant
-	Shell any // the owner's
-	Tag   any // that of the Terms
+	Ref   any // for the owner of the Key
+	Tag   any // copied from the Terms
 
-	// HadKey are the nodes that are known to have the claim until HadUntil. Until then their grants of an
-	// extension count, even if they may have forgotten other locks.
+	// HadKey holds the nodes that are known to have the claim until HadUntil. Until then their
+	// grants of an extension count, even if they may have forgotten other locks.
 	HadKey   quorum.Set
 	HadUntil clock.Instant
 
 	purpose purpose
-	decided bool // the vote is over
-	seq     int64
+	decided bool  // the attempt has ended
+	seq     int64 // number of the ballot, or the number that the queue gave its question
 	tally   quorum.Tally
 	asked   quorum.Set
 	granted quorum.Set
-	parked  quorum.Set // granted, but the guard has not judged it yet
+	parked  quorum.Set // granted, but not judged by the guard yet
 	answers []Answer   // of nodes that did not grant
-	floors  *floors    // nil: it proposes no token
+	floors  *floors    // nil unless it proposes a token
 }
 
-// A purpose is what a Ballot is for.
+// A purpose is the kind of a Ballot.
 type purpose uint8
 
 const (
 	toAcquire purpose = iota
-	toRaise           // the token of a vote
+	toRaise           // raise the token of an attempt, or get the next block of a claim
 	toExtend
 	toRepair
-	toUndo // a vote that was lost
+	toRollBack // a lost attempt
 	toRelease
-	toLook    // whether the nodes have the claim
-	toLineUp  // at the node that keeps the order
-	toProbe   // that node, whether other processes wait
-	toWatch   // whether the key is free, and have the node hint at its next change
-	toJoin    // whether nodes let another reader in
-	toNothing // no answer is needed
+	toLook      // ask whether the nodes hold the claim
+	toJoinQueue // take or renew a ticket at the home
+	toAskQueue  // ask for the number of waiting processes
+	toWatch     // ask whether the key is free, and for a hint at its next change
+	toJoin      // ask whether the nodes admit another reader
+	toNothing   // for requests whose answers do not matter
 )
 
-// An Answer is that of a node that did not grant.
+// An Answer is a reply other than a grant.
 type Answer struct {
 	Node    int
 	Outcome protocol.Outcome
 	Err     error
-	TTL     time.Duration // of what is in the way; protocol.NoTTL; zero: not told
+	TTL     time.Duration // TTL of the key that blocks the request; may be protocol.NoTTL; zero if unknown
 	Owner   string
-	After   time.Duration // from the start of the request
-	Others  int           // waiters, in an answer about the order
-	Next    time.Duration // how long the next of the order has waited, if this process is the first; zero: there is none
-	Readers bool          // the key has readers, in the answer to a writer's release
+	After   time.Duration // response time
+	Others  int           // waiting processes, from the home
+	Next    time.Duration // time that the next process has waited, if this one is the first; zero for none
+	Readers bool          // the key has readers; in the answer to a writer's release
 }
 
-// IsRepair reports whether the request gives a claim back to a node that has lost it.
+// IsRepair reports whether the request restores a claim on a node.
 func (b *Ballot) IsRepair() bool { return b.purpose == toRepair }
 
-// IsOfHeld reports whether the ballot is about a claim that is held. Otherwise it is about one that is wanted.
+// IsOfHeld reports whether the ballot is about a held claim.
 func (b *Ballot) IsOfHeld() bool {
 	switch b.purpose {
 	case toExtend, toRepair, toRelease, toLook:
@@ -74,16 +74,16 @@ func (b *Ballot) IsOfHeld() bool {
 	return false
 }
 
-// IsVote reports whether the nodes vote on a claim, so no server may have two votes.
+// IsVote reports whether the nodes vote on a claim. No server may vote twice.
 func (b *Ballot) IsVote() bool {
 	return b.Req.Op.Acquires() || b.Req.Op.Extends() || b.Req.Op == protocol.OpRaise
 }
 
-// timeout is when the nodes should have answered.
+// timeout returns the time at which the nodes should have answered.
 func (b *Ballot) timeout() clock.Instant { return b.Start.Add(b.Req.Timeout) }
 
-// overdue is when the ballot is given up. A node that has answered in time may have to be asked for its record
-// before its vote counts.
+// overdue returns the time at which the ballot is given up. After an answer in time, the guard may
+// need to read the node's record before the vote counts.
 func (b *Ballot) overdue() clock.Instant {
 	if b.parked != 0 {
 		return b.Start.Add(2 * b.Req.Timeout)
@@ -91,25 +91,23 @@ func (b *Ballot) overdue() clock.Instant {
 	return b.timeout()
 }
 
-// Deadline is until when what the ballot asks for is held, if a quorum grants it.
+// Deadline returns the end of the claim if a quorum grants the ballot.
 func (b *Ballot) Deadline() clock.Instant { return quorum.Deadline(b.Start, b.Req.TTL) }
 
-// IsFirst reports whether a server has not answered yet, and notes that it has. The owner knows which nodes are one
-// server.
+// IsFirst records an answer of a server by its number, and reports whether it is the first.
 func (b *Ballot) IsFirst(server int) bool { return b.tally.IsFirst(server) }
 
-// Votes is how many nodes have granted.
+// Votes returns the number of grants.
 func (b *Ballot) Votes() int { return b.tally.Granted }
 
-// count takes an answer. It returns false if the node was not asked or has already answered, so no node
-// votes twice.
+// count records an answer. It returns false for a second answer, so no node votes twice.
 func (b *Ballot) count(node int, r *protocol.Reply) bool {
 	if !b.open().Has(node) {
 		return false
 	}
 	b.parked.Remove(node)
 	b.tally.Add(r.Outcome)
-	if r.Outcome == protocol.Granted && b.purpose != toLineUp && b.purpose != toProbe {
+	if r.Outcome == protocol.Granted && b.purpose != toJoinQueue && b.purpose != toAskQueue {
 		b.granted.Add(node)
 		if b.floors != nil {
 			*b.floors = append(*b.floors, floor{node, r.Floor})
@@ -120,7 +118,7 @@ func (b *Ballot) count(node int, r *protocol.Reply) bool {
 	return true
 }
 
-// answerOf returns what the node said, with the time that it took. Nil: it granted.
+// answerOf returns the answer of a node with its response time, or nil for a grant.
 func (b *Ballot) answerOf(node int, now clock.Instant) *Answer {
 	for i := range b.answers {
 		if a := &b.answers[i]; a.Node == node {
@@ -133,7 +131,7 @@ func (b *Ballot) answerOf(node int, now clock.Instant) *Answer {
 	return nil
 }
 
-// with returns the nodes whose answer had that outcome.
+// with returns the nodes whose answer had outcome o.
 func (b *Ballot) with(o protocol.Outcome) (set quorum.Set) {
 	for _, a := range b.answers {
 		if a.Outcome == o {
@@ -143,9 +141,9 @@ func (b *Ballot) with(o protocol.Outcome) (set quorum.Set) {
 	return set
 }
 
-// maybe returns the nodes that may have the claim that was asked for, now or later. A node that could not
-// extend the claim of another may have it nevertheless.
-func (b *Ballot) maybe() quorum.Set {
+// mayHold returns the nodes that may hold the claim, now or later. A node that failed to extend a
+// claim may hold it.
+func (b *Ballot) mayHold() quorum.Set {
 	set := b.asked &^ b.with(protocol.Refused)
 	if b.Req.Op.Extends() {
 		return set
@@ -153,7 +151,7 @@ func (b *Ballot) maybe() quorum.Set {
 	return set &^ b.with(protocol.Failed)
 }
 
-// open returns the nodes whose answer is still to come.
+// open returns the nodes whose answer is outstanding.
 func (b *Ballot) open() quorum.Set {
 	set := b.asked &^ b.granted
 	for _, a := range b.answers {
@@ -162,16 +160,15 @@ func (b *Ballot) open() quorum.Set {
 	return set
 }
 
-// silent returns the nodes that have not answered at all.
+// silent returns the nodes without any answer.
 func (b *Ballot) silent() quorum.Set { return b.open() &^ b.parked }
 
 func (b *Ballot) isWon() bool { return b.tally.Verdict() == quorum.Won }
 
-// isSettled reports whether a quorum has granted, a majority has refused, or all have answered. Failed nodes
-// do not count as refusals.
+// isSettled reports whether a quorum has granted, a majority has refused, or all have answered.
 func (b *Ballot) isSettled() bool { return b.isWon() || b.tally.Gone() || b.tally.Pending() == 0 }
 
-// early returns how many nodes have no vote because they first had to record the TTL.
+// early returns the number of nodes without a vote because they first had to record the TTL.
 func (b *Ballot) early() (n int) {
 	for _, a := range b.answers {
 		if q := a.quarantine(); q != nil && q.Left == 0 {
@@ -181,16 +178,24 @@ func (b *Ballot) early() (n int) {
 	return n
 }
 
-// isLost reports whether no quorum can grant any more. Nodes that were early will vote when they are asked again,
-// so the vote waits for the answers of all that can make a quorum with these.
+// unmet returns the failure of a release, an extension or a look.
+func (b *Ballot) unmet(now clock.Instant) *Failure {
+	if b.tally.Gone() {
+		return b.failure(NotHeld, now)
+	}
+	return b.failure(NoQuorum, now)
+}
+
+// isLost reports whether a quorum has become impossible. Early nodes grant the next attempt, so the
+// outcome stays open while they could make a quorum with the outstanding nodes.
 func (b *Ballot) isLost() bool {
 	t := b.tally
 	early := b.early()
 	return t.Verdict() == quorum.Lost && (early == 0 || t.Pending() == 0 || t.Granted+early+t.Pending() < t.Quorum())
 }
 
-// isSplit reports whether another client has won some nodes, and the missing answers can no longer make an
-// outage of the vote. Then a long wait would only hold up all contenders.
+// isSplit reports whether another client has won some nodes, and the outstanding answers cannot
+// turn the loss into an outage. A long wait would only delay all contenders.
 func (b *Ballot) isSplit() bool {
 	t := b.tally
 	return t.Refused > 0 && t.Faults+t.Pending() < t.Blocking() && b.parked == 0
@@ -198,15 +203,15 @@ func (b *Ballot) isSplit() bool {
 
 // Fencing tokens.
 
-// Floors are those of the nodes that granted.
+// Floors hold the counters of the nodes that granted.
 type floors []floor
 
 type floor struct {
 	node int
-	at   int64 // zero: it has accepted the token (protocol.Reply)
+	at   int64 // zero if the node has accepted the token (protocol.Reply)
 }
 
-// accepted is how many nodes have accepted the token.
+// accepted returns the number of nodes that have accepted the token.
 func (b *Ballot) accepted() (n int) {
 	for _, f := range *b.floors {
 		if f.at == 0 {
@@ -216,16 +221,16 @@ func (b *Ballot) accepted() (n int) {
 	return n
 }
 
-// isTokenRefused reports whether no quorum can accept the token any more.
+// isTokenRefused reports whether a quorum for the token has become impossible.
 func (b *Ballot) isTokenRefused() bool { return b.accepted()+b.open().Size() < b.tally.Quorum() }
 
-// showsNext reports whether it is known which token a quorum would accept, or will not be.
+// showsNext reports whether the answers determine which token a quorum would accept, if any.
 func (b *Ballot) showsNext() bool {
 	_, agree := b.nextToken()
 	return agree >= b.tally.Quorum() || b.open() == 0
 }
 
-// noToken says that no quorum has accepted the token.
+// noToken returns the failure of an attempt without an accepted token.
 func (b *Ballot) noToken(now clock.Instant) *Failure {
 	f := b.failure(NoToken, now)
 	f.Votes = b.accepted()
@@ -237,8 +242,7 @@ func (b *Ballot) noToken(now clock.Instant) *Failure {
 	return f
 }
 
-// nextToken is the number that most of the nodes that have the claim would accept, as far as they have told, and how
-// many those are.
+// nextToken returns the number that most nodes would accept, and the number of these nodes.
 func (b *Ballot) nextToken() (token int64, agree int) {
 	for _, of := range *b.floors {
 		n, least := 0, b.leastOf(of)
@@ -254,9 +258,9 @@ func (b *Ballot) nextToken() (token int64, agree int) {
 	return token, agree
 }
 
-// wouldAccept reports whether a node would accept a number in a raise. A node that refuses a raise to a number above
-// its least finds that too far from its clock. Before, a node whose clock or numbers are far from the number is left
-// out.
+// wouldAccept reports whether a node would accept a number in a raise. If a node has refused a
+// raise to a number above its minimum, the number is too far from its clock. Before a raise, a node
+// whose clock or counter is far away does not count.
 func (b *Ballot) wouldAccept(f floor, token int64) bool {
 	least := b.leastOf(f)
 	if b.purpose == toRaise {
@@ -266,7 +270,7 @@ func (b *Ballot) wouldAccept(f floor, token int64) bool {
 	return token > least && token-least <= 2*b.Req.Slack.Microseconds()+1
 }
 
-// leastOf is what the node's numbers must be above.
+// leastOf returns the greatest number that the node does not accept.
 func (b *Ballot) leastOf(f floor) int64 {
 	if f.at == 0 {
 		return b.Req.LastToken()

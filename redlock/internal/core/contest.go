@@ -5,39 +5,38 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
-	"github.com/redquorum/redquorum/internal/hash"
+	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
-// A phase is what a contest is doing. The package comment has a table.
+// A phase is the state of a contest. The package comment has a table of the phases.
 type phase uint8
 
 const (
 	none phase = iota
 	voting
-	undoing
-	ordered
-	resting
+	rollingBack
+	queued
+	pausing
 )
 
 // A contest is how the callers of this process compete with other processes.
 type contest struct {
-	phase   phase
-	until   clock.Instant // when the phase ends by itself
-	ends    clock.Instant // when the first caller has waited for long enough for the vote, at the earliest; zero: none does
-	claim   *Claim        // that the vote asks for
-	vote    *Ballot       // voting: under way; else the last, nil if there was none
-	timeout time.Duration // of a request to a node
-	undo    *Ballot       // gives back what that vote had taken
-	lost    *Failure      // of that vote; nil: none was lost
-	tries   int           // votes that were lost
-	early   int           // votes lost because nodes first had to record a TTL
-	untold  bool          // the owner is to hear of the lost vote when the refusers have said what is in the way
-	place   place
-	intent  *intent // of a writer that has lost a vote
-	look    lookout
-	room    *Ballot // for the first, allocated with the contest; nil: it is used
+	phase        phase
+	until        clock.Instant // end of the phase; in the phase queued, queue.until replaces it
+	ends         clock.Instant // earliest time at which a caller stops waiting for the attempt; zero for none
+	claim        *Claim        // claim that the attempt tries to win
+	attempt      *Ballot       // current or last attempt; nil before the first
+	timeout      time.Duration // for requests to one node
+	rollback     *Ballot       // release that rolls the attempt back
+	lost         *Failure      // failure of the last attempt; nil before the first
+	lostAttempts int           // number of lost attempts
+	early        int           // attempts lost because nodes first had to record a TTL
+	unreported   bool          // the loss is not reported until the refusing nodes have reported their holders
+	queue        queue
+	intent       *intent // nil unless a writer has lost an attempt
+	room         *Ballot // for the first ballot, allocated with the contest; nil after that
 }
 
 func (k *Key) beginContest(t *Terms) {
@@ -47,109 +46,106 @@ func (k *Key) beginContest(t *Terms) {
 	}{}
 	k.contest = &both.contest
 	k.contest.timeout, k.contest.room = t.Timeout, &both.first
+	k.contest.queue.last = k.seq
 }
 
-// due is when the contest goes on by itself.
+// due returns the time of the next tickContest.
 func (c *contest) due() clock.Instant {
 	switch {
-	case c.phase == ordered && c.look.second > 0:
-		return min(c.until, c.look.second)
+	case c.phase == queued:
+		return c.queue.due()
 	case c.isVoting() && c.ends > 0:
 		return min(c.until, c.ends)
 	}
 	return c.until
 }
 
-// isVoting reports whether callers wait for what comes of a vote.
-func (c *contest) isVoting() bool { return c.phase == voting || c.phase == undoing }
+// isVoting reports whether callers wait for the outcome of an attempt.
+func (c *contest) isVoting() bool { return c.phase == voting || c.phase == rollingBack }
 
-// wait lets the phase last until t.
+// isFor reports whether the current or last attempt was also an attempt for w: an adoption is an
+// attempt only for callers that adopt the same lock.
+func (c *contest) isFor(w *Caller) bool {
+	return c.claim != nil && w.Terms.Adopts == c.claim.Terms.Adopts
+}
+
+// wait enters a phase that lasts until t.
 func (c *contest) wait(p phase, t clock.Instant) { c.phase, c.until = p, t }
 
-// Voting.
+// Attempts.
 
-// vote asks the nodes for the lock.
-func (k *Key) vote(now clock.Instant) {
-	c, t := k.contest, k.wanting(nil).Terms
+// attempt asks all nodes for the lock.
+func (k *Key) attempt(now clock.Instant) {
+	c, t := k.contest, k.candidate(nil).Terms
 	k.tellLost()
-	c.claim = &Claim{Terms: t, Value: k.newValue(t), horizon: c.place.horizon}
+	c.claim = &Claim{Terms: t, Value: k.Group.newValue(t), horizon: c.queue.horizon}
 	if t.Shared {
 		k.withdraw(now)
 		c.claim.readers = newReaders(k.Name)
 	}
-	c.vote, c.undo = k.ballot(toAcquire, protocol.OpAcquire, c.claim, now), nil
+	c.attempt, c.rollback = k.ballot(toAcquire, protocol.OpAcquire, c.claim, now), nil
 	switch {
 	case t.Adopts != "":
-		c.claim.adopt(c.vote)
+		c.claim.adopt(c.attempt)
 	case t.Fenced:
-		k.propose(c.claim, c.vote)
+		k.propose(c.claim, c.attempt)
 	}
 	c.wait(voting, now.Add(t.Timeout))
-	c.ends = now.Add(secondAfter) // most votes are over before, so that the line need not be looked through
-	for _, try := range k.tries {
-		c.endsBy(max(k.ends(try), now+1)) // at once after this vote began, if that is over
+	c.ends = now.Add(secondAfter) // most attempts end earlier, so the line need not be searched
+	for _, try := range k.tryCallers {
+		sooner(&c.ends, max(k.ends(try), now+1)) // if its time has expired, right after the start
 	}
-	k.send(c.vote, k.Group.everyNode(), &c.vote.Req)
+	k.send(c.attempt, k.Group.everyNode(), &c.attempt.Req)
 }
 
-// newValue makes the value of a claim. That of a permit tells of how many it is one, before the owner's label.
-func (k *Key) newValue(t *Terms) string {
-	value := k.Group.NewValue(t.Owner)
-	if t.Permits == 0 {
-		return value
-	}
-	at := min(len(value), randomLength)
-	return value[:at] + " " + protocol.PermitsLabel(t.Permits) + value[at:]
-}
-
-// voted is told of an answer to a vote.
-func (k *Key) voted(b *Ballot, node int, a *Answer, now clock.Instant) {
+// attemptAnswered applies an answer to an attempt.
+func (k *Key) attemptAnswered(b *Ballot, node int, a *Answer, now clock.Instant) {
 	c := k.contest
-	switch isOver := c == nil || c.vote != b || c.phase != voting; {
-	case isOver && b.Req.Op.Extends(): // an adoption
-		k.extended(b, node, a, now)
+	switch isOver := c == nil || c.attempt != b || c.phase != voting; {
 	case isOver:
-		k.votedLate(b, node, a)
+		k.answered(b, node, a, now)
 	case b.isWon():
-		k.won(now)
+		k.winAttempt(now)
 	case b.isLost(), b.isSplit() && b.silent()&^k.remember().silent == 0:
-		k.lost(now)
-	case b.isSplit() && !c.claim.adopts(): // an adopter keeps no others waiting
-		c.until = min(c.until, now.Add(k.answerLimit(b.Req.Timeout)))
+		k.loseAttempt(now)
+	case b.isSplit() && !c.claim.adopts(): // an adopter delays no other callers
+		limit := k.past.answerLimit(b.Req.Timeout)
+		if len(k.tryCallers) > 0 {
+			limit = k.past.tryLimit(b.Req.Timeout)
+		}
+		c.until = min(c.until, now.Add(limit))
 	}
 }
 
-// won ends the vote for the caller that gets the claim, if it has come in time. A process that was paused, or
-// a machine that slept, must not trust votes from before that.
-func (k *Key) won(now clock.Instant) {
-	c, b, claim := k.contest, k.contest.vote, k.contest.claim
-	who := k.wanting(claim)
+// winAttempt gives the claim to a caller, unless the votes came too late: a process that was
+// paused, or a machine that slept, must not trust earlier votes.
+func (k *Key) winAttempt(now clock.Instant) {
+	c, b, claim := k.contest, k.contest.attempt, k.contest.claim
+	who := k.candidate(claim)
 	switch isLate := now >= quorum.Deadline(b.Start, claim.Terms.TTL); {
 	case isLate:
-		k.undo(k.Group.everyNode(), now)
-		c.loses(b.failure(Stale, now))
-		k.judge(now)
+		k.giveUp(b.failure(Stale, now), now)
 		return
-	case who == nil: // it has left
-		k.undo(k.Group.everyNode(), now)
+	case who == nil: // the caller has left
+		k.rollBack(k.Group.everyNode(), now)
 		c.loses(b.failure(Stale, now))
 		k.endContest(now)
 		return
-	case !k.hasToken(now):
+	case !k.secureToken(true, now):
 		return
 	}
 	b.decided = true
 	k.tellVoted(b, nil)
-	rivals, last := c.rivals(), c.place
-	isFollowed := who.isFair() && len(k.line) > 1 && k.line[1].isFair()
-	if isFollowed { // the next caller takes the place over
-		c.place.at = 0
+	rivals, passed := c.rivals(), ticket{}
+	isFollowed := who.waits() && k.fair != nil && k.fairBehind(who) != nil
+	if isFollowed { // the next Fair caller takes the ticket over
+		passed = c.queue.passOn()
 	}
-	if who.isFair() { // it has waited among all
+	if who.isFair() { // the turn of the process ends with its line
 		k.Turn.until = 0
 	}
 	if rivals > 0 {
-		k.remember().met = now
+		k.remember().contendedAt = now
 	}
 	if k.past != nil {
 		k.past.outage = 0
@@ -157,235 +153,240 @@ func (k *Key) won(now clock.Instant) {
 	k.endContest(now)
 	k.claim = claim
 	k.Turn.begins(b.Start, now, rivals)
-	claim.begin(b, k.renewAfter(b.Start, claim.Terms.TTL))
+	claim.begin(b, k.Group.renewAfter(b.Start, claim.Terms.TTL))
 	if claim.readers != nil && len(k.line) > 0 && k.line[0] == who {
 		k.letIn(who, now)
 	} else {
 		k.grant(who, claim, now)
 	}
 	who.Hold.Since = b.Start
-	tries := k.tries
-	k.tries = nil
-	for _, try := range tries {
-		if k.mayTry(try.Terms) {
-			k.tries = append(k.tries, try)
-		} else {
+	k.tryCallers = slices.DeleteFunc(k.tryCallers, func(try *Caller) bool {
+		mayTry := k.mayTry(try.Terms)
+		if !mayTry {
 			k.refuse(try, k.heldHere(try, now))
 		}
-	}
+		return !mayTry
+	})
 	if isFollowed {
 		k.beginContest(k.line[0].Terms)
-		k.contest.place = place{id: last.id, since: last.since, at: last.at, bad: last.bad}
-		k.ask(now)
+		k.contest.queue.ticket = passed
+		k.joinQueue(now)
 	}
 }
 
-// rivals is how many other processes want the key, as far as is known.
+// Fencing tokens.
+
+// propose adds a token to an attempt, or a block if the next caller can take the claim over.
+func (k *Key) propose(claim *Claim, vote *Ballot) {
+	size := int64(1)
+	if len(k.line) > 1 && claim.passesTo(k.line[1]) {
+		size = blockOf(k.Turn.cost)
+	}
+	claim.tokens, vote.floors = newTokens(k.Group, k.Name, size, vote.Start), &floors{}
+	claim.tokens.fence(&vote.Req, protocol.OpAcquireFenced)
+}
+
+// secureToken reports whether a quorum has accepted a token of the attempt. Otherwise it waits,
+// raises the token, or gives the attempt up.
+func (k *Key) secureToken(inTime bool, now clock.Instant) bool {
+	c := k.contest
+	t := c.claim.tokens
+	switch step, first := t.step(c.attempt, inTime); step {
+	case tokenAccepted:
+		t.accept()
+		return true
+	case tokenHurries:
+		c.until = min(c.until, now.Add(k.past.answerLimit(c.attempt.Req.Timeout)))
+	case tokenRaised:
+		if t.raise == nil {
+			k.Group.Propose() // without this call, the next attempt could propose the number of this raise if the clock stands still
+			k.remember().contendedAt = now
+		}
+		k.raise(c.claim, first, t.size, now)
+		c.wait(voting, now.Add(c.attempt.Req.Timeout))
+	case tokenRefused:
+		k.giveUp(t.raise.noToken(now), now)
+	}
+	return false
+}
+
+// raise asks the nodes of the claim to accept a block of at most n numbers.
+func (k *Key) raise(c *Claim, first, n int64, now clock.Instant) {
+	b := k.ballot(toRaise, protocol.OpRaise, c, now)
+	c.tokens.raiseTo(b, first, n)
+	k.send(b, k.Group.everyNode(), &b.Req)
+}
+
+// raised applies an answer to a raise.
+func (k *Key) raised(b *Ballot, now clock.Instant) {
+	switch c := k.contest; {
+	case k.claim.isAsked(b):
+		k.claim.tokens.raised(b)
+	case c != nil && c.phase == voting && c.claim.tokens != nil && c.claim.tokens.raise == b:
+		k.winAttempt(now)
+	}
+}
+
+// rivals returns the number of other processes that want the key.
 func (c *contest) rivals() int {
-	if c.place.waited || c.lost != nil && c.lost.Kind == ByOther {
-		return max(c.place.others, 1)
+	if c.queue.waited || c.lost != nil && c.lost.Kind == ByOther {
+		return max(c.queue.others, 1)
 	}
-	return c.place.others
+	return c.queue.others
 }
 
-// lost gives back what the vote may have taken. If callers only wait, and another client holds the key, the
-// process lines up at once. If callers try, it first waits for what the refusers say.
-func (k *Key) lost(now clock.Instant) {
-	c, b := k.contest, k.contest.vote
+// loseAttempt rolls the attempt back. Usually the process joins the queue at once. If callers try,
+// it first waits until the refusing nodes have reported their holders.
+func (k *Key) loseAttempt(now clock.Instant) {
+	c, b := k.contest, k.contest.attempt
 	if c.claim.adopts() {
 		k.notAdopted(now)
 		return
 	}
 	k.Turn.until = 0
 	if b.tally.Refused > 0 {
-		k.remember().met = now
+		k.remember().contendedAt = now
 	}
-	if silent := b.silent(); silent != 0 && now >= c.until { // a vote can be lost before the last have answered
+	if silent := b.silent(); silent != 0 && now >= c.until { // an attempt can be lost before the last nodes have answered
 		k.remember().silent |= silent
 	}
 	refusers := b.with(protocol.Refused)
 	c.loses(b.explain(now))
-	k.undo(refusers, now)
-	until := min(b.timeout(), now.Add(k.answerLimit(b.Req.Timeout)))
-	if refusers == 0 || now >= until || c.lost.Kind == ByOther && len(k.tries) == 0 {
-		k.judge(now)
+	k.rollBack(refusers, now)
+	until := min(b.timeout(), now.Add(k.past.tryLimit(b.Req.Timeout)))
+	if refusers == 0 || now >= until || c.lost.Kind == ByOther && len(k.tryCallers) == 0 {
+		k.concludeLost(now)
 		return
 	}
-	c.wait(undoing, until)
+	c.wait(rollingBack, until)
 }
 
-// undo gives back what a vote may have taken. It also asks the nodes in others what they hold, and those that
-// have failed: a release that they do not need costs less than to trust all that may stand between.
-func (k *Key) undo(others quorum.Set, now clock.Instant) {
+// giveUp loses an attempt that a quorum has granted.
+func (k *Key) giveUp(f *Failure, now clock.Instant) {
+	k.rollBack(k.Group.everyNode(), now)
+	k.contest.loses(f)
+	k.concludeLost(now)
+}
+
+// notAdopted ends an adoption after a majority has refused, or when no more answers will arrive.
+func (k *Key) notAdopted(now clock.Instant) {
+	c, b := k.contest, k.contest.attempt
+	if !b.isSettled() && now < c.until {
+		return
+	}
+	c.loses(c.claim.explain(c.attempt, now))
+	k.rollBack(0, now)
+	k.concludeLost(now)
+}
+
+// rollBack releases the claim on nodes that may hold it. The release also goes to the nodes in
+// others, which report their holders, and to failed nodes, where it may be unneeded.
+func (k *Key) rollBack(others quorum.Set, now clock.Instant) {
 	c := k.contest
-	c.vote.decided = true
+	c.attempt.decided = true
+	c.queue.overtakes = false // no lock was taken
 	if !c.claim.adopts() {
-		c.undo = k.giveBack(c.claim, c.vote.maybe(), others|c.vote.with(protocol.Failed), now)
-		c.undo.purpose = toUndo
+		c.rollback = k.releaseOn(c.claim, c.attempt.mayHold(), others|c.attempt.with(protocol.Failed), now)
+		c.rollback.purpose = toRollBack
 	}
-	k.do(Effect{Kind: Lost, Ballot: c.vote})
+	k.do(Effect{Kind: Lost, Ballot: c.attempt})
 }
 
-// undone is told of an answer to the release that undoes a lost vote.
-func (k *Key) undone(b *Ballot, now clock.Instant) {
+// rolledBack applies an answer to the release of a lost attempt.
+func (k *Key) rolledBack(b *Ballot, now clock.Instant) {
 	c := k.contest
-	if c == nil || c.undo != b {
+	if c == nil || c.rollback != b {
 		return
 	}
-	if !c.vote.isWon() { // else it was late or has no token, and no other client is in the way
-		c.lost = c.vote.explain(now)
-		c.lost.learn(c.undo)
+	if !c.attempt.isWon() { // otherwise the attempt was late or lacks a token, and no client blocks it
+		c.lost = c.attempt.explain(now)
+		c.lost.learn(c.rollback)
 	}
 	k.intend(now)
 	if c.isExplained() {
 		k.tellLost()
 	}
-	switch {
-	case c.phase == undoing && c.isExplained():
-		k.judge(now)
-	case c.phase == ordered && c.lost.Kind == NoQuorum: // the key has another type: no lock is in the way
-		k.judge(now)
+	// In the queue, the rollback has found a key of another type.
+	if c.phase == rollingBack && c.isExplained() || c.phase == queued && c.lost.Kind == NoQuorum {
+		k.concludeLost(now)
 	}
 }
 
-// loses notes why the vote was lost. Until the refusers have said more, what is in the way is what was before.
+// loses records the failure of the attempt. The previous holder counts until nodes report another.
 func (c *contest) loses(f *Failure) {
 	if old := c.lost; old != nil && old.Kind == ByOther && f.Kind == ByOther && f.Remaining == 0 {
 		f.Remaining, f.Owner = old.After(f.At).Remaining, old.Owner
 	}
-	c.lost, c.untold = f, true
+	c.lost, c.unreported = f, true
 }
 
-// isExplained reports whether the refusers have said what is in the way.
+// isExplained reports whether the refusing nodes have reported their holders.
 func (c *contest) isExplained() bool {
-	return c.undo == nil || c.vote.with(protocol.Refused)&c.undo.silent() == 0
+	return c.rollback == nil || c.attempt.with(protocol.Refused)&c.rollback.silent() == 0
 }
 
-// tellLost tells the owner of a lost vote that was not told yet.
+// tellLost reports the loss of the attempt, unless it was reported before.
 func (k *Key) tellLost() {
-	if c := k.contest; c.untold {
-		c.untold = false
-		k.tellVoted(c.vote, c.lost)
+	if c := k.contest; c.unreported {
+		c.unreported = false
+		k.tellVoted(c.attempt, c.lost)
 	}
 }
 
-// judge tells those that have tried what came of the vote, and lets the first of the line go on. Nodes may
-// have answered before a caller came that joined the vote later, so such a caller gets another vote.
-func (k *Key) judge(now clock.Instant) {
+// concludeLost fails the callers that try, and continues for the line. A caller that arrived after
+// the start of the attempt shares the next one, because nodes may have answered before it arrived.
+func (k *Key) concludeLost(now clock.Instant) {
 	c, f := k.contest, k.contest.lost
-	c.tries++
+	c.lostAttempts++
 	if f.Kind != NoQuorum && k.past != nil {
 		k.past.outage = 0
 	}
-	if f.IsEarly && c.early < 2 && k.wanting(nil) != nil { // the nodes have the TTL on record now, and will vote
-		c.untold = false // it is the same try
+	if f.IsEarly && c.early < 2 && k.candidate(nil) != nil { // the nodes grant the next attempt
+		c.unreported = false // observers see both as one attempt
 		c.early++
-		k.vote(now)
+		k.attempt(now)
 		return
 	}
-	if f.Kind != ByOther || c.phase == undoing || c.isExplained() {
+	if f.Kind != ByOther || c.phase == rollingBack || c.isExplained() {
 		k.tellLost()
 	}
-	tries := k.tries
-	k.tries = nil
-	for _, try := range tries {
-		if try.arrived > c.vote.Start || try.Terms.Adopts != c.claim.Terms.Adopts {
-			k.tries = append(k.tries, try)
-		} else {
+	k.tryCallers = slices.DeleteFunc(k.tryCallers, func(try *Caller) bool {
+		isOver := try.arrived <= c.attempt.Start && c.isFor(try)
+		if isOver {
 			k.refuse(try, f)
 		}
-	}
+		return isOver
+	})
 	if f.Kind == NoQuorum {
 		k.endPatience(f, now)
 	}
 	switch {
-	case k.wanting(nil) == nil:
+	case k.candidate(nil) == nil:
 		k.endContest(now)
-	case len(k.tries) > 0:
-		k.vote(now)
-	case f.Kind == Stale || f.Kind == NotHeld: // no other client is in the way
+	case len(k.tryCallers) > 0:
+		if q := &c.queue; len(k.line) > 0 && (q.at == 0 || now >= q.until) { // the ticket outlives all tries
+			k.joinQueue(now)
+		}
+		k.attempt(now)
+	case f.Kind == Stale || f.Kind == NotHeld: // no client blocks the lock
 		k.compete(now)
 	case f.Kind == ByOther:
-		if c.look.free { // in vain; a server may hint all the time
-			gap := hintGap << min(c.look.vain/2, 4)
-			c.look.vain++
-			pause := gap/2 + k.Group.Jitter(gap/2)
-			if k.wanting(nil).isFair() { // or those behind would take it for dead, and its place with the lock
-				pause = min(pause, minAnswerLimit)
-			}
-			c.look.pause = now.Add(pause)
-		}
-		// A node has called the key free that others hold, and does so still.
-		if c.look.told && !c.vote.with(protocol.Refused).Has(c.look.node) {
-			c.look.wrong.Add(c.look.node)
-		}
-		k.ask(now)
+		c.phase = queued
+		k.inQueue(event{kind: attemptLost, refused: c.attempt.with(protocol.Refused)}, now)
 	default:
-		d := k.Group.Delay(c.tries-1, f)
-		if c.place.id != "" { // a place must be asked for again before its ticket is dropped
+		d := k.Group.Delay(c.lostAttempts-1, f)
+		if c.queue.id != "" { // renew the ticket before it expires
 			d = min(d, ticketLife/2)
 		}
 		again := now.Add(d)
 		if f.Kind == NoQuorum && len(k.line) > 0 {
 			again = min(again, k.patienceEnds(k.line[0]))
 		}
-		c.wait(resting, again)
+		c.wait(pausing, again)
 	}
 }
 
-// endPatience fails the callers at the head of the line whose Patience is over. Otherwise each would need a
-// vote of its own before it is told.
-func (k *Key) endPatience(f *Failure, now clock.Instant) {
-	p := k.remember()
-	if p.outage == 0 {
-		p.outage = max(k.contest.vote.Start, 1) // zero stands for none
-	}
-	for len(k.line) > 0 {
-		if c := k.line[0]; f.IsPermanent() || now >= k.patienceEnds(c) {
-			k.fail(c, f.During(p.outage, now))
-		} else {
-			return
-		}
-	}
-}
-
-// patienceEnds is when the caller has waited through an outage for as long as it wants to. The last vote begins
-// then at the latest.
-func (k *Key) patienceEnds(c *Caller) clock.Instant {
-	return max(k.past.outage, c.arrived).Add(c.Terms.Patience)
-}
-
-const (
-	longest = 200 * time.Millisecond // the longest wait between two checks without a hint
-	hintGap = time.Millisecond
-)
-
-// Delay is how long to pause after a failed try; the first is number 0. Half of it is drawn by lot, so that
-// those who split the nodes among them do not collide again in step. If the key in the way expires sooner,
-// the pause ends just after that: its holder may have crashed.
-func (g *Group) Delay(try int, f *Failure) time.Duration {
-	left := f.Remaining
-	if f.Kind == InQuarantine && left > longest {
-		d := min(left, time.Second) // no release ends a quarantine earlier, only a node that comes back
-		return d + g.Jitter(d/8)
-	}
-	limit := min(firstDelay<<min(try, 10), longest)
-	d := limit/2 + g.Jitter(limit/2)
-	if left > 0 && left < d {
-		return g.beyond(left)
-	}
-	return d
-}
-
-// firstDelay is the longest first Delay.
-const firstDelay = 8 * time.Millisecond
-
-// beyond is a moment after a key has expired. Redis expires with a resolution of a millisecond.
-func (g *Group) beyond(left time.Duration) time.Duration {
-	return left + time.Millisecond + g.Jitter(firstDelay/2)
-}
-
-// tickContest goes on where a phase has ended by itself.
+// tickContest acts at the end of a phase.
 func (k *Key) tickContest(now clock.Instant) {
 	c := k.contest
 	if c.isVoting() && c.ends > 0 && now >= c.ends {
@@ -395,143 +396,138 @@ func (k *Key) tickContest(now clock.Instant) {
 	}
 	switch c.phase {
 	case voting:
-		if c.vote.isWon() {
-			k.tokenOverdue(now)
+		if c.attempt.isWon() {
+			k.secureToken(false, now)
 			return
 		}
-		if end := c.vote.overdue(); c.vote.parked != 0 && now < end {
+		if end := c.attempt.overdue(); c.attempt.parked != 0 && now < end {
 			c.until = end
 			return
 		}
-		k.lost(now)
-	case undoing:
-		k.judge(now)
-	case resting:
+		k.loseAttempt(now)
+	case rollingBack:
+		k.concludeLost(now)
+	case pausing:
 		k.compete(now)
-	case ordered:
-		k.tickOrdered(now)
+	case queued:
+		k.inQueue(event{kind: timerFired}, now)
 	}
 }
 
-// ends is when a caller has waited for long enough, whatever the vote waits for: one that tries for three of its
-// time-outs, and one in line, in an outage, for its Patience.
-func (k *Key) ends(c *Caller) clock.Instant {
-	if !c.waits() {
-		return c.arrived.Add(3 * c.Terms.Timeout)
-	}
-	since := k.contest.vote.Start
-	if k.past != nil && k.past.outage > 0 {
-		since = k.past.outage
-	}
-	return max(since, c.arrived).Add(max(c.Terms.Patience, c.Terms.Timeout))
-}
-
-func (c *contest) endsBy(at clock.Instant) {
-	if c.ends == 0 || at < c.ends {
-		c.ends = at
-	}
-}
-
-// endCallers fails those that have waited for long enough. The vote goes on for the others.
-func (k *Key) endCallers(now clock.Instant) {
-	c, f := k.contest, k.contest.lost
-	switch {
-	case c.phase == undoing:
-	case c.vote.isWon():
-		f = c.vote.failure(NoToken, now)
-	default:
-		f = c.explain(now)
-	}
-	c.ends = 0
-	for _, w := range slices.Concat(k.tries, k.line) {
-		switch end := k.ends(w); {
-		case now < end:
-			c.endsBy(end)
-		case !w.waits():
-			k.fail(w, f)
-		case f.Kind == NoQuorum && c.phase == voting && w != k.wanting(nil): // that one has the time of the vote
-			k.fail(w, f.During(max(k.remember().outage, c.vote.Start), now))
-		}
-	}
-	if c.phase == voting && k.wanting(nil) == nil { // nobody waits for the other answers
-		c.loses(f)
-	}
-}
-
-// endContest drops the contest, its place in the order and its hints.
+// endContest ends the contest, its ticket and its hints.
 func (k *Key) endContest(now clock.Instant) {
 	c := k.contest
 	k.tellLost()
-	k.leaveOrder(now)
+	if c.queue.at != 0 {
+		k.inQueue(event{kind: left}, now)
+	}
 	k.withdraw(now)
 	k.contest = nil
-	if c.look.listens {
+	if c.queue.watch.listens {
 		k.do(Effect{Kind: Unlisten})
 	}
 }
 
-// abandon ends a contest that has no callers any more.
+// abandon ends a contest that has lost its last caller.
 func (k *Key) abandon(now clock.Instant) {
 	c := k.contest
 	if c == nil {
 		return
 	}
-	c.place.overtakes = false // nothing was taken
 	if c.phase == voting {
-		k.undo(0, now)
+		k.rollBack(0, now)
 	}
 	k.endContest(now)
 }
 
-// The pace of nodes.
+// Waiting in the queue.
 
-// minAnswerLimit is how long a node is waited for at least before it is passed over: a round trip on one
-// network takes less, but a busy machine may be that late to take the answer.
-const minAnswerLimit = 5 * time.Millisecond
-
-// answerLimit is how long a node is waited for where another could be asked instead. It decides only whom to
-// wait for, never who holds a lock.
-func (k *Key) answerLimit(limit time.Duration) time.Duration {
-	if k.past == nil || k.past.pace == 0 {
-		return limit
-	}
-	return min(max(4*k.past.pace, minAnswerLimit), limit)
+// joinQueue makes the contest wait in the queue.
+func (k *Key) joinQueue(now clock.Instant) {
+	k.contest.phase = queued
+	k.inQueue(event{kind: joined}, now)
 }
 
-// timeAnswer learns how fast nodes answer from refusals and places in the order only, so an uncontended lock
-// pays nothing. A node that did not answer in time says nothing of its pace.
-func (k *Key) timeAnswer(b *Ballot, node int, a *Answer) {
-	if a == nil && k.past == nil || a != nil && a.Outcome != protocol.Granted && a.Outcome != protocol.Refused {
+// inQueue applies an event to the queue, and carries out its actions. During an attempt for callers
+// that try, the home may answer about the ticket of the line.
+func (k *Key) inQueue(e event, now clock.Instant) {
+	c := k.contest
+	if c == nil || c.phase != queued && e.kind != left && !(c.isVoting() && e.kind == ticketAnswered) {
 		return
 	}
-	p := k.remember()
-	p.silent.Remove(node)
-	if a != nil && b.purpose != toRelease {
-		p.pace = max(a.After, p.pace-p.pace/8)
-	}
-}
-
-// The draw.
-
-// draw returns the node with the highest lot for the key. All processes get the same node, however they list
-// them. It skips the nodes in avoid, and returns -1 if none is left.
-func (k *Key) draw(avoid quorum.Set) int {
-	best, most := -1, uint64(0)
-	for i, lot := range k.Group.Lots {
-		if avoid.Has(i) {
-			continue
-		}
-		if lot = hash.Mix(hash.Text(lot, k.Name)); best < 0 || lot > most {
-			best, most = i, lot
+	s := k.situation(now)
+	for _, a := range c.queue.step(&e, &s) {
+		switch a.kind {
+		case forHints:
+			k.do(Effect{Kind: Listen})
+		case forAttempt:
+			k.attempt(now)
+		case forReaders:
+			k.withdraw(now)
+		case forHorizon:
+			k.claim.horizon = a.horizon
+		default:
+			k.query(a, now)
 		}
 	}
-	return best
 }
 
-// drawOf draws a node outside both sets. If there is none, it allows the nodes of rather.
-func (k *Key) drawOf(rather, avoid quorum.Set) int {
-	if i := k.draw(rather | avoid); i >= 0 {
-		return i
+// situation returns the state of the Key that the queue needs.
+func (k *Key) situation(now clock.Instant) situation {
+	c := k.contest
+	s := situation{now: now, group: k.Group, key: k.Name, past: k.remember(), timeout: c.timeout, others: k.Turn.others, lost: c.lostAttempts, ended: k.Turn.ended}
+	if f := k.fair; f != nil {
+		s.fair, s.arrived = true, f.arrived
 	}
-	return k.draw(avoid)
+	if w := k.candidate(nil); w != nil {
+		s.shared, s.ttl = w.Terms.Shared, w.Terms.TTL
+	}
+	if k.claim != nil {
+		s.held, s.horizon = true, k.claim.horizon
+	}
+	return s
 }
+
+// query sends a question about the ticket or the key.
+func (k *Key) query(a ask, now clock.Instant) {
+	about := func(p purpose, op protocol.Op, key string) *protocol.Request {
+		b := k.ballot(p, op, nil, now)
+		b.seq, b.Req.Key, b.Req.Timeout = a.number, key, k.contest.timeout
+		k.send(b, a.nodes, &b.Req)
+		return &b.Req
+	}
+	switch order := keys.Queue.Of(k.Name); a.kind {
+	case forTicket:
+		about(toNothing, protocol.OpWatch, keys.Call(order, a.ticket.ID)) // before the ticket, so that no call is missed
+		about(toJoinQueue, protocol.OpQueue, order).Ticket = &a.ticket
+	case forLeave:
+		about(toNothing, protocol.OpQueue, order).Ticket = &a.ticket
+	case forKey:
+		if req := about(toWatch, protocol.OpWatch, k.Name); a.readers {
+			req.Op, req.Value, req.Watch = protocol.OpLook, protocol.ReadersValue, true
+		}
+	}
+}
+
+// Hint must be called when the key may have changed at a node.
+func (k *Key) Hint(node int, now clock.Instant) {
+	k.hinted(now)
+	if c := k.contest; c != nil && c.phase == queued && !c.queue.watch.unreliable.Has(node) {
+		k.inQueue(event{kind: hinted}, now)
+		k.next(now)
+	}
+}
+
+// Call must be called when the ticket id may have become the first, or may have lost that place.
+func (k *Key) Call(id string, now clock.Instant) {
+	k.inQueue(event{kind: called, id: id}, now)
+}
+
+// Doubt must be called when a node may have lost data, or hints may have been missed.
+func (k *Key) Doubt(now clock.Instant) {
+	k.hinted(now)
+	k.inQueue(event{kind: doubted}, now)
+}
+
+// Home returns the node that keeps the queue if it is healthy.
+func (k *Key) Home() int { return k.Group.draw(k.Name, 0) }

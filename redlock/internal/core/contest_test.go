@@ -12,9 +12,9 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
-// TestALostVoteIsGivenBackOnAllNodes, also on one that says it did nothing. Only where the node may have the key is
-// the release repeated until it succeeds.
-func TestALostVoteIsGivenBackOnAllNodes(t *testing.T) {
+// TestLostAttemptIsReleasedOnAllNodes: this includes a node that reports that it did nothing. The
+// release is repeated until it succeeds only on nodes that may have the key.
+func TestLostAttemptIsReleasedOnAllNodes(t *testing.T) {
 	g := &core.Group{Nodes: 5, Jitter: func(time.Duration) time.Duration { return 0 }, NewValue: func(string) string { return "v" }}
 	k := &core.Key{Group: g, Name: "x"}
 	k.Arrive(&core.Caller{Terms: &core.Terms{TTL: 10 * time.Second, Timeout: time.Second}, Try: true}, 1)

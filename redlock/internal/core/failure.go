@@ -11,48 +11,49 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
-// A Kind is why a caller has not got the lock.
+// A Kind is the reason a caller did not get the lock.
 type Kind uint8
 
 // The kinds of Failures.
 const (
-	ByOther      Kind = iota + 1 // another client holds it
-	ByUs                         // another caller of this process holds it
+	ByOther      Kind = iota + 1 // another client holds the lock
+	ByUs                         // another caller of this process holds the lock
 	NoQuorum                     // too many nodes failed or did not answer
-	InQuarantine                 // too many nodes may have forgotten locks, or have to be asked again
-	ClockBehind                  // the same, because this machine's clock is wrong
-	Stale                        // a quorum granted, but too late to be of use
+	InQuarantine                 // too many nodes may have forgotten locks, or need another attempt
+	ClockBehind                  // like InQuarantine, because this machine's clock is wrong
+	Stale                        // a quorum granted the lock too late
 	AfterClose                   // the Locker was closed
-	Unknown                      // no vote has been taken yet
-	NotHeld                      // it had ended, or a majority does not have it
-	NoToken                      // a quorum granted it, but not one fencing token
+	Unknown                      // no attempt was made yet
+	NotHeld                      // the lock had ended, or a majority does not hold it
+	NoToken                      // a quorum granted the lock without a common fencing token
 )
 
-// A Failure is why a caller has not got the lock, as far as the nodes have told. It does not change.
+// A Failure is the reason a caller did not get the lock, by the answers of nodes. It never changes.
 type Failure struct {
 	Kind      Kind
 	At        clock.Instant
-	Nodes     int           // that were asked; zero: none was
+	Nodes     int           // nodes asked; zero for none
 	Votes     int           // nodes that granted
-	Answers   []Answer      // of nodes that did not, or have granted without the token
-	Silent    quorum.Set    // nodes that have not answered in time
-	Remaining time.Duration // until a quorum of nodes is free and has a vote; protocol.NoTTL: never; zero: not known
-	Outage    time.Duration // how long no quorum has answered
-	Took      time.Duration // since the nodes were asked
-	Owner     string        // the label of the holder, if it has one
-	IsEarly   bool          // nodes had to record the TTL first; they grant the next ballot
+	Answers   []Answer      // answers of nodes that did not grant, or granted without the token
+	Silent    quorum.Set    // nodes that did not answer in time
+	Remaining time.Duration // time until a quorum is free and can vote; protocol.NoTTL for never; zero if unknown
+	Outage    time.Duration // time without an answer from a quorum
+	Took      time.Duration // time since the request
+	Owner     string        // label of the holder, if any
+	IsEarly   bool          // nodes had to record the TTL first, and grant the next ballot
 
-	// Beside is what has kept a caller from permits of which some are free: permits of that number, or
-	// with 1 a lock without permits. Zero: neither.
+	// Beside is set if a caller got no permits although some are free: another caller holds permits
+	// with this count, or, if Beside is 1, a lock without permits.
 	Beside int
+	// Full means that a quorum called none of the permits free.
+	Full bool
 
-	// Of a failure of several keys together: whose failure this is, and which others hold, by their places.
+	// For a failure of several keys: the index of the failed key, and of all keys that others hold.
 	Key  int
 	Held []int
 }
 
-// Worst makes one failure of those of several keys, the first of which has the place from; nil: there is none. It is
-// that of the key that says most of the whole, with the fewest votes and the longest time Remaining.
+// Worst combines the failures of keys with the indexes from on; nil without a failure. The most severe failure counts, with the fewest votes and the longest Remaining of all.
 func Worst(from int, each []*Failure) *Failure {
 	worst, votes, left, held := -1, math.MaxInt, time.Duration(0), []int(nil)
 	for i, f := range each {
@@ -78,7 +79,7 @@ func Worst(from int, each []*Failure) *Failure {
 	return &all
 }
 
-// severity is how much a failure says of the whole: an outage of one key is more than that another is held.
+// severity ranks the kinds for Worst: an outage of one key is more severe than a holder of another.
 func (k Kind) severity() int {
 	switch k {
 	case ByOther, ByUs:
@@ -96,7 +97,7 @@ func (f *Failure) isHeld() bool {
 	return f.Kind == ByOther || f.Kind == ByUs || count(f.Answers, func(a Answer) bool { return a.Outcome == protocol.Refused }) > 0
 }
 
-// During returns the failure with how long the outage has lasted.
+// During returns the failure with the duration of the outage.
 func (f *Failure) During(since, now clock.Instant) *Failure {
 	if f.Kind != NoQuorum || since == 0 {
 		return f
@@ -106,21 +107,10 @@ func (f *Failure) During(since, now clock.Instant) *Failure {
 	return &told
 }
 
-// IsSplit reports whether the vote had won some nodes, and others had won the rest.
+// IsSplit reports whether the attempt won some nodes, and other clients the rest.
 func (f *Failure) IsSplit() bool { return f.Kind == ByOther && f.Votes > 0 }
 
-// ownerOf returns what stands behind the random part of a value: the owner's label, if there is one.
-func ownerOf(value string) string {
-	if len(value) > randomLength && value[randomLength] == ' ' {
-		return value[randomLength+1:]
-	}
-	return ""
-}
-
-// randomLength is that of the random part of a value, in bytes.
-const randomLength = 40
-
-// IsPermanent reports whether waiting is useless: too many nodes reject the request for good.
+// IsPermanent reports whether waiting is useless, because too many nodes reject for good.
 func (f *Failure) IsPermanent() bool {
 	n := 0
 	for _, a := range f.Answers {
@@ -131,7 +121,7 @@ func (f *Failure) IsPermanent() bool {
 	return n > 0 && n >= quorum.Tally{Nodes: f.Nodes}.Blocking()
 }
 
-// failure makes that of a ballot.
+// failure creates the failure of a ballot.
 func (b *Ballot) failure(kind Kind, now clock.Instant) *Failure {
 	f := &Failure{Kind: kind, At: now, Nodes: b.tally.Nodes, Votes: b.tally.Granted, Answers: slices.Clone(b.answers), Took: now.Sub(b.Start)}
 	if now >= b.timeout() {
@@ -142,12 +132,12 @@ func (b *Ballot) failure(kind Kind, now clock.Instant) *Failure {
 	return f
 }
 
-// explain makes the failure of a vote that was lost.
+// explain creates the failure of a lost attempt.
 func (b *Ballot) explain(now clock.Instant) *Failure {
 	f, t := b.failure(ByOther, now), b.tally
 	forgetful, behind := 0, false
 	if t.Verdict() == quorum.Pending {
-		t.Faults += t.Pending() // the others did not answer in time
+		t.Faults += t.Pending() // the other nodes did not answer in time
 		forgetful = b.parked.Size()
 	}
 	for _, a := range b.answers {
@@ -169,15 +159,15 @@ func (b *Ballot) explain(now clock.Instant) *Failure {
 	return f
 }
 
-// quarantine is why a node has no vote; nil: it has one.
+// quarantine returns the reason a node has no vote, or nil.
 func (a *Answer) quarantine() *protocol.QuarantineError {
 	var q *protocol.QuarantineError
 	errors.As(a.Err, &q)
 	return q
 }
 
-// learn adds what the refusers answered to the release: how long the key in the way still lives, and who
-// owns it. A key of another type refuses a vote as well, and only the release shows that it is no lock.
+// learn adds the refusing nodes' answers to the release: the TTL and the owner of the key that
+// blocks the lock. Only the release shows that a key has another type.
 func (f *Failure) learn(undo *Ballot) {
 	for _, told := range undo.answers {
 		i := slices.IndexFunc(f.Answers, func(a Answer) bool { return a.Node == told.Node })
@@ -194,7 +184,7 @@ func (f *Failure) learn(undo *Ballot) {
 	f.Weigh()
 }
 
-// Weigh sets what the answers tell: that it is an outage, and when the key is free.
+// Weigh derives the kind, the owner and Remaining from the answers.
 func (f *Failure) Weigh() {
 	t := quorum.Tally{Nodes: f.Nodes, Granted: f.Votes}
 	for _, a := range f.Answers {
@@ -210,8 +200,7 @@ func (f *Failure) Weigh() {
 	f.Remaining = f.freeIn(t)
 }
 
-// ownerIn returns the label that the refusers tell: one that all of them tell, or so many that no quorum can be
-// had without them. Others may be of callers that compete.
+// ownerIn returns the label of all refusing nodes, or of enough of them to prevent a quorum. Other labels may belong to contenders.
 func ownerIn(answers []Answer, t quorum.Tally) string {
 	isKey := func(a Answer) bool { return a.Outcome == protocol.Refused && a.TTL != 0 }
 	keys := count(answers, isKey)
@@ -233,8 +222,8 @@ func count(answers []Answer, what func(Answer) bool) (n int) {
 	return n
 }
 
-// freeIn returns how long it takes until a quorum of nodes is free and has a vote, if no holder renews.
-// Nodes that granted count as free, since the lock is being given back there, and so do those that were not heard.
+// freeIn returns the time until a quorum is free and can vote, if no holder renews. Nodes that
+// granted count as free, because the attempt is rolled back there, and so do silent nodes.
 func (f *Failure) freeIn(t quorum.Tally) time.Duration {
 	left := make([]time.Duration, f.Votes+t.Pending(), t.Nodes)
 	for _, a := range f.Answers {
@@ -258,7 +247,7 @@ func (f *Failure) freeIn(t quorum.Tally) time.Duration {
 	}
 }
 
-// After returns the failure with its Remaining as of now.
+// After returns the failure with Remaining counted from now.
 func (f *Failure) After(now clock.Instant) *Failure {
 	if f.Remaining <= 0 {
 		return f

@@ -11,8 +11,8 @@ import (
 	"github.com/redquorum/redquorum/internal/protocol"
 )
 
-// TestAFailureIsPermanentIfAMajorityRejects: the nodes that were not waited for could still make a quorum.
-func TestAFailureIsPermanentIfAMajorityRejects(t *testing.T) {
+// TestFailureIsPermanentIfAMajorityRejects: the nodes that were not waited for could still make a quorum.
+func TestFailureIsPermanentIfAMajorityRejects(t *testing.T) {
 	t.Parallel()
 	rejects := protocol.Reply{Outcome: protocol.Failed, Err: protocol.PermanentError("NOPERM")}
 	isDown := protocol.Reply{Outcome: protocol.Failed, Err: errors.New("connection refused")}
@@ -23,7 +23,7 @@ func TestAFailureIsPermanentIfAMajorityRejects(t *testing.T) {
 		"one rejects, one is down":  {[]protocol.Reply{rejects, isDown}, false},
 		"the same, the other way":   {[]protocol.Reply{isDown, rejects}, false},
 		"two reject":                {[]protocol.Reply{rejects, rejects}, true},
-		"two of three that answer":  {[]protocol.Reply{isDown, rejects, rejects}, false}, // it was over before
+		"two of three that answer":  {[]protocol.Reply{isDown, rejects, rejects}, false}, // lost before the third answer
 		"one of three that answer":  {[]protocol.Reply{granted, rejects, isDown}, false},
 		"all are down":              {[]protocol.Reply{isDown, isDown}, false},
 		"two that reject of all":    {[]protocol.Reply{granted, rejects, rejects}, true},
@@ -36,8 +36,8 @@ func TestAFailureIsPermanentIfAMajorityRejects(t *testing.T) {
 	}
 }
 
-// TestANodeThatAnswersTwiceVotesOnce: one node makes no quorum of three.
-func TestANodeThatAnswersTwiceVotesOnce(t *testing.T) {
+// TestNodeWithTwoAnswersVotesOnce: one node makes no quorum of three.
+func TestNodeWithTwoAnswersVotesOnce(t *testing.T) {
 	t.Parallel()
 	h := newKey(t)
 	h.tries(func(*Terms) {})
@@ -47,27 +47,28 @@ func TestANodeThatAnswersTwiceVotesOnce(t *testing.T) {
 	assert.Equal(t, 1, vote.Votes())
 }
 
-// TestAVoteIsOverWhenAllHaveAnswered, though an answer about the place in the order is still to come.
-func TestAVoteIsOverWhenAllHaveAnswered(t *testing.T) {
+// TestAttemptEndsWithTheLastAnswer: the attempt does not wait for an answer about the ticket.
+func TestAttemptEndsWithTheLastAnswer(t *testing.T) {
 	t.Parallel()
 	early := protocol.Reply{Outcome: protocol.Failed, Err: &protocol.QuarantineError{Reason: "it had to record the TTL first"}}
 	h := newKey(t)
 	h.waits(func(t *Terms) { t.Fair = true })
 	home := make([]protocol.Reply, h.Home()+1)
 	home[h.Home()] = granted
-	h.answer(h.contest.place.asked, home...) // it is the first, and not told whether it will be called
-	h.answer(h.contest.look.asked, home...)
+	h.answer(h.asked(toJoinQueue), home...) // the ticket is the first; the answer about calls is outstanding
+	h.answer(h.asked(toWatch), home...)
 	h.Carried()
-	vote := h.contest.vote
+	vote := h.contest.attempt
 	h.answer(vote, early, early, granted)
 	assert.NotSame(t, vote, h.sent(protocol.OpAcquire), "those that were early grant the next")
 }
 
-// TestACallerThatTriesIsToldWithinThreeOfItsTimeouts, whatever the vote of another waits for.
-func TestACallerThatTriesIsToldWithinThreeOfItsTimeouts(t *testing.T) {
+// TestTryReturnsWithinThreeTimeouts: the timeout of the try counts, even during an attempt of
+// another caller with a longer timeout.
+func TestTryReturnsWithinThreeTimeouts(t *testing.T) {
 	t.Parallel()
 	const timeout = 50 * time.Millisecond
-	for _, after := range []time.Duration{0, time.Millisecond, 9 * time.Second} { // the vote of the other began
+	for _, after := range []time.Duration{0, time.Millisecond, 9 * time.Second} { // time since the vote of the other caller began
 		h := newKey(t)
 		waiter := h.waits(func(t *Terms) { t.Timeout = 10 * time.Second; t.Patience = time.Minute; t.TTL = time.Minute })
 		h.pass(after)
@@ -82,8 +83,46 @@ func TestACallerThatTriesIsToldWithinThreeOfItsTimeouts(t *testing.T) {
 	}
 }
 
-// TestPatienceEndsDuringTheVoteOfAnother, which waits for longer.
-func TestPatienceEndsDuringTheVoteOfAnother(t *testing.T) {
+// TestTryWaitsForALateVote: a try waits a tenth of the timeout for a late vote that could grant the
+// lock. A caller in the line would ask again; the try would fail with ErrHeld for a free lock.
+func TestTryWaitsForALateVote(t *testing.T) {
+	t.Parallel()
+	h := newKey(t)
+	try := h.tries(func(*Terms) {})
+	vote := h.sent(protocol.OpAcquire)
+	h.pass(time.Millisecond)
+	h.answer(vote, foreign, granted)
+	h.pass(try.Terms.Timeout/10 - time.Millisecond)
+	assert.Nil(t, try.Failure)
+	h.answer(vote, protocol.Reply{}, protocol.Reply{}, granted)
+	assert.NotNil(t, try.Hold)
+}
+
+// TestTryWaitsForTheExplanation: a try waits a tenth of the timeout for the explanation of a
+// refusal. Only the release shows that the key has no TTL, or holds other data.
+func TestTryWaitsForTheExplanation(t *testing.T) {
+	t.Parallel()
+	otherData := protocol.Reply{Outcome: protocol.Failed, Err: protocol.ErrWrongType}
+	for isLate, kind := range map[bool]Kind{false: NoQuorum, true: ByOther} {
+		h := newKey(t)
+		try := h.tries(func(*Terms) {})
+		vote := h.sent(protocol.OpAcquire)
+		h.pass(time.Millisecond)
+		h.answer(vote, lacking, lacking)
+		h.pass(try.Terms.Timeout/10 - time.Millisecond)
+		assert.Nil(t, try.Failure)
+		if isLate {
+			h.pass(time.Millisecond)
+		} else {
+			h.answer(h.sent(protocol.OpRelease), otherData, otherData)
+		}
+		require.NotNil(t, try.Failure)
+		assert.Equal(t, kind, try.Failure.Kind)
+	}
+}
+
+// TestPatienceEndsDuringAnotherAttempt: the other attempt waits for longer.
+func TestPatienceEndsDuringAnotherAttempt(t *testing.T) {
 	t.Parallel()
 	h := newKey(t)
 	patient := h.waits(func(t *Terms) { t.Timeout = 10 * time.Second; t.Patience = time.Minute; t.TTL = time.Minute })
@@ -97,8 +136,9 @@ func TestPatienceEndsDuringTheVoteOfAnother(t *testing.T) {
 	assert.Nil(t, patient.Failure)
 }
 
-// TestAReaderThatTriesAsksAtOnce, though the nodes have just refused another reader of its process, which pauses.
-func TestAReaderThatTriesAsksAtOnce(t *testing.T) {
+// TestTryingReaderAsksAtOnce: it asks even while another reader of its process pauses after a
+// refusal.
+func TestTryingReaderAsksAtOnce(t *testing.T) {
 	t.Parallel()
 	shared := func(t *Terms) { t.Shared = true }
 	h := newKey(t)
@@ -114,8 +154,8 @@ func TestAReaderThatTriesAsksAtOnce(t *testing.T) {
 	assert.NotNil(t, try.Failure)
 }
 
-// TestAReaderThatTriesHasItsOwnTime in the question of another reader whether it may join those of the process.
-func TestAReaderThatTriesHasItsOwnTime(t *testing.T) {
+// TestTryingReaderHasItsOwnTimeout: another reader asks to join with a longer timeout.
+func TestTryingReaderHasItsOwnTimeout(t *testing.T) {
 	t.Parallel()
 	const timeout = 50 * time.Millisecond
 	shared := func(t *Terms) { t.Shared, t.Timeout, t.TTL = true, 10*time.Second, time.Minute }
@@ -135,7 +175,7 @@ func TestAReaderThatTriesHasItsOwnTime(t *testing.T) {
 	assert.Nil(t, waiter.Failure)
 }
 
-// voted returns how many votes the observer was told of.
+// voted returns the number of reported attempts.
 func (h *held) voted() (n int) {
 	for _, e := range h.Effects() {
 		if e.Kind == Voted {
@@ -145,8 +185,8 @@ func (h *held) voted() (n int) {
 	return n
 }
 
-// TestAVoteIsReportedThoughNobodyWaitsForItsEnd: the last caller has waited for long enough before the nodes answered.
-func TestAVoteIsReportedThoughNobodyWaitsForItsEnd(t *testing.T) {
+// TestAttemptIsReportedWithoutAWaitingCaller: the last caller has waited for long enough before the nodes answered.
+func TestAttemptIsReportedWithoutAWaitingCaller(t *testing.T) {
 	t.Parallel()
 	h := newKey(t)
 	waiter := h.waits(func(t *Terms) { t.Timeout = 10 * time.Second; t.TTL = time.Minute })
@@ -158,15 +198,15 @@ func TestAVoteIsReportedThoughNobodyWaitsForItsEnd(t *testing.T) {
 	assert.Equal(t, 1, h.voted())
 }
 
-// TestAVoteIsReportedThoughNobodyCanHaveTheLock: the caller that tried has waited for long enough, and the one in line is
-// Fair and not the first of the order.
-func TestAVoteIsReportedThoughNobodyCanHaveTheLock(t *testing.T) {
+// TestAttemptIsReportedIfNoCallerCanTakeTheLock: the caller that tried has waited for long enough,
+// and the caller in line is Fair and not the first of the queue.
+func TestAttemptIsReportedIfNoCallerCanTakeTheLock(t *testing.T) {
 	t.Parallel()
 	h := newKey(t)
 	h.waits(func(t *Terms) { t.Fair = true; t.Timeout = 10 * time.Second })
 	other := h.tries(func(t *Terms) { t.Timeout = 10 * time.Second })
 	try := h.tries(func(t *Terms) { t.Timeout = 50 * time.Millisecond })
-	vote := h.contest.vote
+	vote := h.contest.attempt
 	assert.NotNil(t, h.Leave(other, h.now))
 	h.pass(150 * time.Millisecond)
 	require.NotNil(t, try.Failure)
@@ -175,19 +215,19 @@ func TestAVoteIsReportedThoughNobodyCanHaveTheLock(t *testing.T) {
 	assert.Equal(t, 1, h.voted())
 }
 
-// TestOwnKeyIsNoOtherClient: a Fair caller finds the key of its own process, which has just released it, and leaves.
-func TestOwnKeyIsNoOtherClient(t *testing.T) {
+// TestOwnKeyIsNotAnotherClient: a Fair caller finds the key of its own process, which has just
+// released the key, and leaves.
+func TestOwnKeyIsNotAnotherClient(t *testing.T) {
 	t.Parallel()
-	for _, isLate := range []bool{false, true} { // the answer comes after the release
+	for _, after := range []time.Duration{-time.Millisecond, 0, time.Millisecond} { // from the question to the release; negative: the answer has arrived
 		h := newHeld(t)
 		fair := h.waits(func(t *Terms) { t.Fair = true })
-		look := h.contest.look.asked
-		h.pass(time.Millisecond)
-		if !isLate {
+		look := h.asked(toWatch)
+		if h.pass(max(after, -after)); after < 0 {
 			h.at(look, foreign)
 		}
 		h.Release(h.Hold, &Caller{}, h.now)
-		if isLate {
+		if after >= 0 {
 			h.at(look, foreign)
 		}
 		f := h.Leave(fair, h.now)
@@ -196,8 +236,9 @@ func TestOwnKeyIsNoOtherClient(t *testing.T) {
 	}
 }
 
-// TestARaisedTokenIsNotProposedAgain: nodes that have accepted it would take the vote for one that comes twice.
-func TestARaisedTokenIsNotProposedAgain(t *testing.T) {
+// TestRaisedTokenIsNotProposedAgain: nodes that have accepted the token would take the vote for a
+// duplicate.
+func TestRaisedTokenIsNotProposedAgain(t *testing.T) {
 	t.Parallel()
 	h := newKey(t)
 	last := int64(1000)
@@ -216,8 +257,9 @@ func TestARaisedTokenIsNotProposedAgain(t *testing.T) {
 	assert.NotEqual(t, raise.Req.LastToken(), h.sent(protocol.OpAcquireFenced).Req.LastToken())
 }
 
-// TestAnAdoptionNamesNoHolder, also if its time is over before its vote is: one node has the value, and one has not.
-func TestAnAdoptionNamesNoHolder(t *testing.T) {
+// TestAdoptionNamesNoHolder: this holds even if the caller's time ends before its attempt. One node
+// has the value, and another does not.
+func TestAdoptionNamesNoHolder(t *testing.T) {
 	t.Parallel()
 	for _, isLate := range []bool{false, true} {
 		h := newKey(t)
@@ -234,7 +276,28 @@ func TestAnAdoptionNamesNoHolder(t *testing.T) {
 	}
 }
 
-func TestTheWorstOfSeveralKeys(t *testing.T) {
+// TestAdoptionReportsItsOwnAttempt, not the attempt of another caller of its process, which was
+// paused when both callers had waited long enough.
+func TestAdoptionReportsItsOwnAttempt(t *testing.T) {
+	t.Parallel()
+	for _, isUndoing := range []bool{false, true} {
+		h := newKey(t)
+		try := h.tries(func(*Terms) {})
+		if isUndoing {
+			h.answer(h.sent(protocol.OpAcquire), foreign, foreign, foreign)
+		} else {
+			h.answer(h.sent(protocol.OpAcquire), foreign)
+		}
+		adopter := h.tries(func(t *Terms) { t.Adopts = "a value" })
+		h.now = h.now.Add(4 * adopter.Terms.Timeout)
+		h.Tick(h.now)
+		require.NotNil(t, try.Failure)
+		require.NotNil(t, adopter.Failure)
+		assert.Equal(t, &Failure{Kind: NoQuorum, At: h.now, Nodes: 3}, adopter.Failure)
+	}
+}
+
+func TestWorstFailureOfSeveralKeysIsReturned(t *testing.T) {
 	t.Parallel()
 	held := func(votes int, left time.Duration) *Failure {
 		return &Failure{Kind: ByOther, Votes: votes, Remaining: left}

@@ -13,10 +13,11 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
-// Package explore tests the rules together. Here are those that no schedule of it breaks within seconds, because
-// the servers seldom lose just what a rule is for.
+// Package explore tests the rules together. This file tests the rules that none of its schedules
+// breaks within seconds, because the servers seldom lose exactly the state that such a rule
+// protects.
 
-// A held is a key on three nodes that hint, which a caller holds.
+// A held is a key with a holder, on three nodes that send hints.
 type held struct {
 	*testing.T
 	*Key
@@ -34,7 +35,7 @@ func newHeld(t *testing.T) *held {
 	return h
 }
 
-// newKey returns a key that nobody wants.
+// newKey returns a key without callers.
 func newKey(t *testing.T) *held {
 	group := &Group{
 		Nodes: 3, Lots: []uint64{1, 2, 3}, Hinting: quorum.All(3), Epoch: "epoch", Observed: true,
@@ -44,7 +45,7 @@ func newKey(t *testing.T) *held {
 	return &held{T: t, Key: &Key{Group: group, Name: "x"}, now: clock.Instant(time.Hour)}
 }
 
-// waits has a caller arrive that waits, with its terms changed.
+// waits adds a waiting caller. change may change its terms.
 func (h *held) waits(change func(*Terms)) *Caller {
 	c := &Caller{Terms: &Terms{TTL: 3 * time.Second, Timeout: time.Second, Renew: true, Patience: 3 * time.Second}}
 	if change != nil {
@@ -54,7 +55,7 @@ func (h *held) waits(change func(*Terms)) *Caller {
 	return c
 }
 
-// tries has a caller arrive that tries once.
+// tries adds a caller that tries once.
 func (h *held) tries(change func(*Terms)) *Caller {
 	c := &Caller{Terms: &Terms{TTL: 3 * time.Second, Timeout: time.Second, Renew: true}, Try: true}
 	change(c.Terms)
@@ -62,7 +63,7 @@ func (h *held) tries(change func(*Terms)) *Caller {
 	return c
 }
 
-// pass lets time pass. What is due meanwhile is done.
+// pass lets time pass, with a Tick whenever one is due.
 func (h *held) pass(d time.Duration) {
 	for end := h.now.Add(d); h.now < end; {
 		if h.now = end; h.Due() > 0 && h.Due() <= end {
@@ -74,7 +75,7 @@ func (h *held) pass(d time.Duration) {
 
 var (
 	granted = protocol.Reply{Outcome: protocol.Granted}
-	lacking = protocol.Reply{Outcome: protocol.Refused}                   // there is no key
+	lacking = protocol.Reply{Outcome: protocol.Refused}                   // the key does not exist
 	foreign = protocol.Reply{Outcome: protocol.Refused, TTL: time.Second} // it is another's
 )
 
@@ -89,7 +90,7 @@ func (h *held) sent(op protocol.Op) *Ballot {
 	return nil
 }
 
-// answer has the nodes answer in turn. A reply without an outcome is none.
+// answer gives the replies of the nodes in order. A zero reply is skipped.
 func (h *held) answer(b *Ballot, replies ...protocol.Reply) {
 	for node := range replies {
 		if r := &replies[node]; r.Outcome != 0 && h.Count(b, node, r) {
@@ -114,23 +115,23 @@ func (h *held) renew() *Ballot {
 	return nil
 }
 
-// TestAnExtensionRestsOnKeysThatAreKnown: where a node may have forgotten other locks, its grant counts only if it
-// is known to have the claim, and for as long as the key lives.
-func TestAnExtensionRestsOnKeysThatAreKnown(t *testing.T) {
+// TestExtensionCountsOnlyKnownKeys: the grant of a node that may have forgotten other locks counts
+// only if the node is known to have the claim, and only until its key expires.
+func TestExtensionCountsOnlyKnownKeys(t *testing.T) {
 	h := newHeld(t)
 	until := h.Hold.Deadline()
 	b := h.renew()
 	assert.Equal(t, quorum.All(3), b.HadKey)
 	assert.Equal(t, until, b.HadUntil)
-	h.answer(b, foreign, granted) // the third is silent, so nothing is decided
+	h.answer(b, foreign, granted) // the third node is silent, so nothing is decided
 	b = h.renew()
 	assert.Equal(t, quorum.All(3)&^quorum.Of(0), b.HadKey, "the node has refused one")
 	h.answer(b, granted, granted, granted)
 	assert.Equal(t, quorum.All(3), h.renew().HadKey)
 }
 
-// TestALossEndsTheClaimAtOnce, and not at the deadline.
-func TestALossEndsTheClaimAtOnce(t *testing.T) {
+// TestLossEndsTheClaimAtOnce: the claim does not wait for its deadline.
+func TestLossEndsTheClaimAtOnce(t *testing.T) {
 	for op, reason := range map[protocol.Op]Reason{protocol.OpExtend: Gone, protocol.OpLook: Missing} {
 		h := newHeld(t)
 		var b *Ballot
@@ -149,8 +150,8 @@ func TestALossEndsTheClaimAtOnce(t *testing.T) {
 	}
 }
 
-// TestWhatTheGuardJudges: a request that can win or keep a lock, or a token, looks at the nodes' records.
-func TestWhatTheGuardJudges(t *testing.T) {
+// TestGuardJudgesRequestsThatGrant: a request that can win or keep a lock, or a token, looks at the nodes' records.
+func TestGuardJudgesRequestsThatGrant(t *testing.T) {
 	k := newHeld(t).Key
 	for op, isJudged := range map[protocol.Op]bool{
 		protocol.OpAcquire: true, protocol.OpAcquireFenced: true, protocol.OpShare: true, protocol.OpRaise: true,
@@ -162,7 +163,8 @@ func TestWhatTheGuardJudges(t *testing.T) {
 	}
 }
 
-// extends has the holder extend its claim, and returns the ballot and the caller that waits for it.
+// extends makes the holder extend its claim, and returns the ballot and the caller that waits for
+// it.
 func (h *held) extends(ttl time.Duration) (*Ballot, *Caller) {
 	h.now = h.now.Add(time.Millisecond)
 	c := &Caller{}
@@ -171,14 +173,14 @@ func (h *held) extends(ttl time.Duration) (*Ballot, *Caller) {
 	return h.sent(protocol.OpExtend), c
 }
 
-// isTold checks that a caller is told an outcome by the last event, and returns why it has failed.
+// isTold checks that the last event has delivered an outcome to a caller, and returns its failure.
 func (h *held) isTold(c *Caller) *Failure {
 	h.Helper()
 	assert.True(h.T, slices.ContainsFunc(h.Effects(), func(e Effect) bool { return e.Kind == Done && e.Caller == c }))
 	return c.Failure
 }
 
-// TestExtensionsOfTwoTTLsOverlap, and each caller is told what came of its own.
+// TestExtensionsOfTwoTTLsOverlap: each caller gets the outcome of its own extension.
 func TestExtensionsOfTwoTTLsOverlap(t *testing.T) {
 	const long = time.Minute
 	early := protocol.Reply{Outcome: protocol.Failed, Err: &protocol.QuarantineError{Reason: "it had to record the TTL first"}}
@@ -216,8 +218,9 @@ func TestExtensionsOfTwoTTLsOverlap(t *testing.T) {
 	assert.Equal(t, plain.Deadline(), h.Hold.Deadline())
 }
 
-// TestAKeyThatExpiresEarlierIsNotKnown to be there until the deadline.
-func TestAKeyThatExpiresEarlierIsNotKnown(t *testing.T) {
+// TestEarlyExpiringKeyIsNotKnown: a node whose key expires before the deadline is not known to have
+// the key.
+func TestEarlyExpiringKeyIsNotKnown(t *testing.T) {
 	h := newHeld(t)
 	longer, _ := h.extends(time.Minute)
 	plain, _ := h.extends(0)
@@ -226,16 +229,17 @@ func TestAKeyThatExpiresEarlierIsNotKnown(t *testing.T) {
 	assert.Equal(t, quorum.Of(0)|quorum.Of(1), h.renew().HadKey)
 }
 
-// TestANodeIsGivenTheTTLThatItWasAskedFor, if it has lost the claim.
-func TestANodeIsGivenTheTTLThatItWasAskedFor(t *testing.T) {
+// TestRepairUsesTheRequestedTTL: a node has lost the claim.
+func TestRepairUsesTheRequestedTTL(t *testing.T) {
 	h := newHeld(t)
 	longer, _ := h.extends(time.Minute)
 	h.answer(longer, lacking)
 	assert.Equal(t, time.Minute, h.sent(protocol.OpAcquire).Req.TTL)
 }
 
-// TestALongerTTLIsNotHandedOver to a caller that has not asked for it: nodes may have it.
-func TestALongerTTLIsNotHandedOver(t *testing.T) {
+// TestLongerTTLIsNotHandedOver: nodes may have the longer TTL, which the next caller did not
+// request.
+func TestLongerTTLIsNotHandedOver(t *testing.T) {
 	for _, longer := range []time.Duration{0, time.Minute} {
 		h := newHeld(t)
 		next := h.waits(nil)

@@ -1,192 +1,154 @@
-// Package core decides about one key in one process: who competes for it, what the nodes are asked, who
-// gets it, and when that is over. It is pure: events go in, with the moment at which they happened, and
-// effects come out as data. Package engine is the owner of all Keys and carries the effects out. So a test
-// can run this code itself, of several processes, through every order of events (package explore).
+// Package core is the state machine of one key in one process. It decides who competes for the key,
+// which requests the nodes get, which caller gets the lock, and when the lock ends.
 //
-// # The words
+// The package is pure. Each event is a method call with the time of the event, and its effects are
+// data. Package engine owns the Keys and carries out the effects. So a test can drive several
+// processes through every order of events (package redlock/internal/explore).
 //
-// A caller wants the lock: it waits in the line of its process, or only tries. A vote asks all nodes to set
-// the key. It is lost if a quorum, more than half of them, cannot grant it. What a vote has won is a claim:
-// the lock of this process on the nodes, until a deadline. An extension asks the nodes to let a claim live
-// longer, and a look whether they still have it. What one caller has of a claim is its hold. A ballot is any
-// request to nodes, with their answers. A node hints when a watched key has changed; a hint proves nothing.
+// # Terms
+//
+//   - A caller is one call that wants the lock. It waits in the line of its process, or tries once.
+//   - An attempt asks all nodes to set the key. It is lost if no quorum (more than half) can grant
+//     it.
+//   - A claim is the lock of this process on the nodes. A hold is one caller's use of a claim.
+//   - An extension asks the nodes to prolong a claim. A look asks whether they still hold it.
+//   - A ballot is a request of any kind to nodes, with their answers.
+//   - A hint is a node's notice that a watched key has changed. It proves nothing.
+//   - The queue orders the waiting processes, which have tickets in it. One node keeps it.
 //
 // # The life of a lock
 //
-// A caller arrives. The first of the line competes for the key in a contest, and its vote wins a claim. The
-// caller gets a hold. When it releases that, the next of the line gets a hold of the same claim, without a
-// word to the nodes. This goes on until the turn of the process is over or nobody waits. Then the claim is
-// given back on all nodes.
+// A caller arrives. The first caller of the line competes with other processes in a contest. Its
+// attempt wins a claim, and the caller gets a hold of it. When that caller releases the hold, the
+// next caller of the line gets a hold of the same claim, without a request to the nodes. This
+// continues until the turn of the process is over or the line is empty.
 //
-//	Arrive ──► line ──► contest ──won──► claim ──Release, Close, or lost──► given back on all nodes
+//	Arrive ──► line ──► contest ──won──► claim ──Release, Close, or lost──► released on all nodes
 //	                     ▲   │           │   ▲
-//	                     │  lost         └───┘ handover to the next of the line
-//	                     └───┘ gives back what it has, waits among all processes, and votes again
+//	                     │  lost         └───┘ handover to the next caller of the line
+//	                     └───┘ rolls back, waits in the queue, and attempts again
 //
-// # Waiting has four rules
+// # How processes wait
 //
-//  1. A process that was refused lines up with the others, at one node that keeps their order.
-//  2. The first of the order votes when a node says that the key is free. It gives up its place
-//     at the same moment, so the next is called while the vote is under way. It keeps its place if
-//     the news may be that of a renewal: it would lose the vote, and newcomers would come before it.
-//  3. When its turn is over, a process that still wants the lock gives it back and lines up. If it
-//     knows of no other process it asks, together with the release, whether any waits: it would hear
-//     of none if it took the lock again and again. A turn is some milliseconds. After a lock that it
-//     had to wait for, the turn of a process ends as soon as no caller of its own waits.
-//  4. Hints can be lost. So a timer asks again.
+//  1. A process whose attempt was refused joins the queue.
+//  2. The first process of the queue makes an attempt when a node reports that the key is free. It
+//     leaves the queue at the same moment, so the next process is called during the attempt. If the
+//     key may only have been renewed, the process keeps its ticket, because it would then lose the
+//     attempt.
+//  3. A turn lasts a few milliseconds. After its turn, a process that still wants the lock releases
+//     it and joins the queue. If it is not aware of other waiting processes, it asks the home for
+//     them together with the release. If it had to wait for the lock, its turn also ends as soon as
+//     its line is empty.
+//  4. Hints can get lost, so a timer repeats the questions.
+//
+// # Files
+//
+// turn.go, queue.go (waiting), token.go (fencing tokens), claim.go (answers about a claim) and
+// pace.go (response times) use no Key. They return decisions as data, and key.go, contest.go,
+// line.go, held.go and join.go carry these out.
 //
 // # Phases
 //
-// A Key has a claim, or a contest, or neither. In its contest it has one vote at a time, so two votes of one
-// process never fight each other. Only the contest of a Fair caller can be beside a claim. It waits in the order
-// then, and does not vote.
+// A Key has a claim, or a contest, or neither. A contest makes one attempt at a time, so a process
+// never competes with itself. Only the contest for a Fair caller can coexist with a claim, and it
+// only waits.
 //
-//	none      there is no contest: the process holds the lock, or nobody wants it
-//	voting    the nodes are asked for their votes
-//	undoing   a vote was lost, and callers that try wait for the refusers to say what is in the way
-//	ordered   the process waits in the order, or has asked for its place there
-//	resting   the contest pauses before its next vote, in an outage or a quarantine
+//	none         no contest: the process holds the lock, or no caller wants it
+//	voting       an attempt is in progress; with a fencing token until a quorum has accepted one
+//	rollingBack  an attempt was lost; callers that try wait until the refusing nodes report their holder
+//	queued       the process waits in the queue, or has asked to join it
+//	pausing      the contest pauses before its next attempt: in an outage, in a quarantine, or after its turn
 //
-// In the phase ordered the first votes when the key is free: by a hint, by an answer, because the key in the
-// way must have expired, or after a while without any news. The others ask for their place again when a node
-// calls them, and when the timer fires. They vote only if those before them have left a free lock lying.
+// Each cell lists the phases that can follow the event, by their first letters. A dash marks an
+// event that cannot happen. Hint includes Call (a ticket may have become the first) and Doubt (hints
+// may have been missed). Release includes Extend and Downgrade. TestRandomSchedules checks the table.
 //
-// Where a caller wants a fencing token, the phase voting lasts until a quorum has accepted one (token.go).
-//
-// Each cell lists the phases that can follow the event, by their first letters; - says that it cannot happen.
-// Hint includes Call (a node says that a place may be the first) and Doubt (hints may have been missed).
-// Release includes Extend and Downgrade. TestRandomSchedules checks the table.
-//
-//	        | Arrive | Leave | Answer | Hint | Release | Tick | Close
-//	none    | N V O | N O | N V O | N | N V O | N V O | N
-//	voting  | V | N V | N V U O R | V | - | N V U O R | N
-//	undoing | U | N U | N V U O R | U | - | N V U O R | N
-//	ordered | V O | N V O | N V O R | V O | N V O | V O | N
-//	resting | V R | N R | R | R | - | V O R | N
+//	            | Arrive | Leave | Answer | Hint | Release | Tick | Close
+//	none        | N V Q P | N Q | N V Q P | N | N V Q P | N V Q P | N
+//	voting      | V | N V | N V R Q P | V | - | N V R Q P | N
+//	rollingBack | R | N R | N V R Q P | R | - | N V R Q P | N
+//	queued      | V Q | N V Q | N V Q P | V Q | N V Q | V Q | N
+//	pausing     | V Q P | N P | V P | P | - | V Q P | N
 //
 // # Fair callers
 //
-// They are served in the order in which those of all processes came. Each lines up before its first vote, and
-// its place counts from its own arrival. It keeps its place while it votes, and does not overtake. The next of
-// the line takes the place over, in one step at the node, while the claim lives. So another process, whose
-// caller came later, finds it in the order at each moment, or one that came before it.
+// Fair callers are served in order of arrival, across all processes. A process with a Fair caller
+// joins the queue before its attempt, and its ticket counts from the arrival of that caller. The
+// ticket also serves the callers ahead in the line, which are not Fair. The process keeps it during
+// an attempt, and does not overtake. Under a claim the next Fair caller replaces the ticket in one
+// step, so a process whose caller arrived later always finds a ticket ahead of its own. Readers and
+// callers that try are not served in order.
 //
-// With each place the node tells how long the next of another process has waited. Who came before that, or if
-// there is none before the question was sent, would have got its place before it as well: this is the horizon
-// of the claim, which is handed over that far. If there is no answer yet, or another process comes first, the
-// claim is given back. A node that keeps the order in place of another gives no horizon, because not all may
-// have moved there. Readers and callers that try are not served in order, and can get before others.
+// With each ticket the home reports how long the next process has waited. The arrival of that
+// process is the horizon of the claim; if no process waits, the horizon is the time of the
+// question. A caller that arrived before the horizon would also have got its ticket first, so it
+// gets the claim by handover. Without an answer, or behind another process, the claim is released.
+// A node that replaces the home gives no horizon, because other processes may still use the home.
 //
-// # Callers that only try
+// # Callers that try once
 //
-// One that tries while this process holds the lock is refused at once. One that comes during a vote gets the
-// lock if that vote wins it for nobody else. It is never told that a vote was lost which had begun before it
-// came: then the next vote is for it as well. One that comes in the phases ordered or resting makes the
-// contest vote at once. In the phase undoing it waits for the next vote. One that adopts a value gets a vote of
-// its own, before all others (adopt.go).
+// A caller that tries while this process holds the lock is refused at once. If it arrives during an
+// attempt, it gets the lock if no other caller takes the claim. A lost attempt that began before its
+// arrival does not count against it, so it shares the next one. In the phases queued and pausing it
+// starts an attempt at once, and in the phase rollingBack it waits for the next. A caller that adopts a
+// value gets its own attempt, before all other callers (claim.go).
 //
-// # Readers
-//
-// Readers hold the lock together, and those of one process have one claim. All about them is in readers.go:
-// how callers join a claim that lives, and how a writer keeps out readers that come later.
+// After the turn of its process, a caller that tries starts no attempt for as long as a turn, if
+// other processes wait. Otherwise callers that try again and again would keep the key: their attempt
+// follows the release so closely that no other process finds the key free. In the meantime the
+// process asks the home whether others wait. The attempts also serve the line, so the process keeps
+// the ticket of the line while callers try.
 //
 // # The end of a claim
 //
-// A claim ends once, in [Key.end], for a Reason: its holder has released it and it is not handed over, the
-// Locker was closed, or it was lost. It is lost when no quorum has extended it before its deadline, when the
-// holder's MaxHold is over, when a majority refuses an extension, or when a look finds that a majority does
-// not have it. A handover, in [Key.Release], ends a hold and not the claim.
+// A claim ends once, in [Key.end], with a Reason: the holder released it and no caller took it
+// over, the Locker was closed, or the claim was lost. A claim is lost if no quorum has extended it
+// before its deadline, if the holder's MaxHold has expired, if a majority refuses an extension, or
+// if a look finds that a majority does not hold it. A handover, in [Key.Release], ends only the
+// hold.
 //
-// # Where a caller is woken
-//
-// By the effects Grant, Fail and Done. [Key.grant] wakes a caller that gets the lock, by a vote or a
-// handover, and [Key.refuse] one that does not. One that waits for its Release or Extend is woken by
-// these, if that is over at once, and else by tellAwaited. A holder learns of its
-// end by the effect End, which comes before all that follows from it: the release that the nodes get, and
-// the Grant of the next.
+// The effect End notifies the holder. It precedes all consequences of the end: the release on the
+// nodes, and the Grant for the next caller. Grant, Fail and Done wake callers.
 //
 // # Late answers
 //
-// A Key is kept until every answer has come. A grant that comes after its vote was lost needs nothing: the
-// release that undoes the vote was sent after it, on the same connection. A grant that comes after its vote
-// was won adds the node to the claim. After the claim has ended it needs nothing again, for the same reason.
-//
-// # When a Key is forgotten
-//
-// When [Key.Idle] says so, its owner drops it: no caller, no claim, no contest, and no answer is left to
-// come. A Key that has met other processes stays for a second after that, and remembers its turn and which
-// nodes were slow.
+// A Key exists until every answer has arrived. A grant that arrives after its attempt was lost
+// needs no action: the release of the rollback was sent later, on the same connection. A grant that
+// arrives after its attempt was won adds the node to the claim, if the claim still lives. The owner
+// drops a Key when [Key.Idle] returns true.
 package core
 
 import (
-	"time"
-
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
-// A Group is what the keys of one Locker have in common. It never changes.
-type Group struct {
-	Nodes    int
-	Lots     []uint64   // one for each node, by its name: they decide which node keeps the order of a key
-	Hinting  quorum.Set // nodes that can hint when a key changes
-	Epoch    string     // the key of the nodes' epoch records; empty without the memory guard
-	Jitter   func(limit time.Duration) time.Duration
-	NewValue func(owner string) string // with the owner's label, if there is one
-	Observed bool                      // the owner wants to know what comes of each vote
-
-	// For fencing tokens.
-	Propose func() int64  // draws a fencing token that the process has not proposed before: the wall clock in microseconds, or more
-	Slack   time.Duration // how far a token may be from a node's clock; the same for all clients
-}
-
-func (g *Group) everyNode() quorum.Set { return quorum.All(g.Nodes) }
-
-// Terms are how a caller wants the lock. Many callers share one, and it never changes.
-type Terms struct {
-	TTL      time.Duration
-	Timeout  time.Duration // of a request to a node
-	MaxHold  time.Duration // zero: for ever
-	Renew    bool
-	Fenced   bool          // with a fencing token
-	Adopts   string        // the value of a lock to take over, in place of a new one, which is not Fenced then
-	Owner    string        // the label in the value; empty for none
-	Patience time.Duration // through an outage
-	Shared   bool          // it is a reader: see readers.go
-	Fair     bool          // it is served in the order in which callers of all processes came; no reader is
-	Permits  int           // of how many this is one, which the value tells; zero: it is no permit
-	Tag      any           // the owner's: whose requests these are
-}
-
-// A Key is all that one process knows of one key. It is not safe for concurrent use: its owner calls one
-// method at a time, under a mutex, and carries out the Effects after each. Count and Weigh are one call.
+// A Key is the state of one key in one process. It is not safe for concurrent use: its owner holds
+// a mutex, calls one method at a time (Count and Weigh are one), and then carries out the Effects.
 type Key struct {
 	Group     *Group
 	Name      string
-	Unwatched bool // by its owner: nodes are not to hint at its claim, because they hint at so many already
-	isWatched bool // nodes hint at its claim
+	Unwatched bool // set by the owner if too many keys are watched: the nodes send no hints about the claim
+	isWatched bool // nodes send hints about the claim
 	closed    bool
-	open      int32 // answers that are still to come
+	open      int32 // outstanding answers
 
-	line    []*Caller // that wait, in the order in which they are served
-	tries   []*Caller // that share the current vote or the next
+	callers
 	contest *contest
 	claim   *Claim
-	Turn    Turn      // its owner can keep it when it drops the Key, for the next Key of that name
-	past    *past     // nil: nothing to remember
-	awaited []*Caller // releases and extensions whose callers wait
-	seq     int64     // of ballots
-	effects *[]Effect // nil: there are none
+	Turn    Turn      // the owner may keep it when it drops the Key, for the next Key of that name
+	past    *past     // nil without memories
+	awaited []*Caller // callers that wait for a Release or Extend
+	seq     int64     // number of the last ballot
+	effects *[]Effect // nil without effects
 }
 
-// A past is what a Key remembers from one contest to the next.
-type past struct {
-	met     clock.Instant // another process wanted the key; zero: never
-	outage  clock.Instant // since when no quorum has answered; zero: one has
-	noOrder clock.Instant // until then no node is asked to keep an order
-	silent  quorum.Set    // nodes that were not heard of in time, until they are
-	pace    time.Duration // of the slowest node that answers; zero: not known
+// Callers want the key.
+type callers struct {
+	line       []*Caller // waiting callers, in order of service
+	fair       *Caller   // first Fair caller of the line; nil without one
+	tryCallers []*Caller // callers that try; they share the current attempt or the next
 }
 
 func (k *Key) remember() *past {
@@ -196,82 +158,73 @@ func (k *Key) remember() *past {
 	return k.past
 }
 
-// metStays is how long a key remembers that other processes wanted it.
-const metStays = time.Second
-
-func (p *past) isMet(now clock.Instant) bool {
-	return p != nil && p.met > 0 && now.Sub(p.met) < metStays
-}
-
-// Idle reports whether the Key has nothing to do, and nothing worth remembering.
+// Idle reports whether the Key has nothing to do and nothing to remember.
 func (k *Key) Idle(now clock.Instant) bool {
 	return k.IsQuiet() && (k.closed || !k.past.isMet(now))
 }
 
 // IsQuiet reports whether the Key has nothing to do.
 func (k *Key) IsQuiet() bool {
-	return k.open == 0 && len(k.line) == 0 && k.claim == nil && k.contest == nil && len(k.tries)+len(k.awaited) == 0
+	return k.open == 0 && len(k.line) == 0 && k.claim == nil && k.contest == nil && len(k.tryCallers)+len(k.awaited) == 0
 }
 
-// IsWanted reports whether a caller has the lock or competes for it.
-func (k *Key) IsWanted() bool { return k.claim != nil || k.wanting(nil) != nil }
+// IsWanted reports whether a caller of this process holds the lock or competes for it.
+func (k *Key) IsWanted() bool { return k.claim != nil || k.candidate(nil) != nil }
 
-// IsKnown reports whether the key is wanted here, or other processes have wanted it within the last second.
+// IsKnown reports whether this process wants the key, or another process wanted it in the last
+// second.
 func (k *Key) IsKnown(now clock.Instant) bool { return k.IsWanted() || k.past.isMet(now) }
 
-// IsTurnOver reports whether a caller that waits would let other processes go first.
+// IsTurnOver reports whether a waiting caller would let other processes go first.
 func (k *Key) IsTurnOver(now clock.Instant) bool { return k.Turn.isOver(now) }
 
-// Tick does what is due.
+// Tick does everything that is due.
 func (k *Key) Tick(now clock.Instant) {
 	k.tickHeld(now)
-	k.tellAwaited(func(b *Ballot) bool { return now >= b.overdue() }, now)
+	k.finishAwaited(func(b *Ballot) bool { return now >= b.overdue() }, now)
 	if c := k.contest; c != nil && now >= c.due() {
 		k.tickContest(now)
 	}
 	k.next(now)
 	if k.claim != nil && k.claim.readers != nil {
-		k.tickHeld(now) // one that has just joined may want the claim renewed, and the others did not
+		k.tickHeld(now) // a reader that has just joined may need renewals
 	}
 }
 
-// Due is when Tick must be called next; zero: never.
+// Due returns the time of the next Tick, or zero if none is needed.
 func (k *Key) Due() (at clock.Instant) {
-	sooner := func(t clock.Instant) {
-		if t > 0 && (at == 0 || t < at) {
-			at = t
-		}
-	}
 	if k.claim != nil {
-		sooner(k.heldDue())
+		sooner(&at, k.heldDue())
 	}
 	if k.contest != nil {
-		sooner(k.contest.due())
+		sooner(&at, k.contest.due())
+		if !k.contest.isVoting() {
+			sooner(&at, k.triesFrom())
+		}
 	}
 	for _, c := range k.awaited {
-		sooner(c.asked.overdue())
+		sooner(&at, c.asked.overdue())
 	}
-	if at == 0 && k.past != nil && k.past.met > 0 && k.IsQuiet() {
-		sooner(k.past.met.Add(metStays))
+	if at == 0 && k.past != nil && k.past.contendedAt > 0 && k.IsQuiet() {
+		sooner(&at, k.past.contendedAt.Add(metStays))
 	}
 	return at
 }
 
-// Close ends the claim and all waiting for the lock. Its effects include the releases that the nodes must get.
+// Close ends the claim and fails all callers. Its effects include the releases for the nodes.
 func (k *Key) Close(now clock.Instant) {
 	k.closed = true
 	if k.claim != nil {
 		k.end(Closed, nil, now)
 	}
 	k.abandon(now)
-	for c := k.wanting(nil); c != nil; c = k.wanting(nil) {
+	for c := k.candidate(nil); c != nil; c = k.candidate(nil) {
 		k.fail(c, &Failure{Kind: AfterClose, At: now})
 	}
 }
 
-// An Effect is something that the owner of a Key does for it. Their order matters: requests reach each
-// node in that order, and the context of a holder has ended before the next holder is told, and before a
-// node is asked to give the lock back.
+// An Effect is an action for the owner of a Key. The order matters: each node gets the requests in
+// this order, and a hold ends before the next caller is woken and the nodes get the release.
 type Effect struct {
 	Kind    EffectKind
 	To      quorum.Set        // Send
@@ -279,28 +232,29 @@ type Effect struct {
 	Ballot  *Ballot           // Send, Lost, Voted
 	Caller  *Caller           // Grant, Fail, Done
 	Hold    *Hold             // End, Extended
-	Failure *Failure          // Voted; nil: the vote was won
+	Failure *Failure          // Voted; nil if the attempt was won
 }
 
-// An EffectKind is what an Effect asks for.
+// An EffectKind is the kind of an Effect.
 type EffectKind uint8
 
-// The effects. Those from Grant on go to callers and the guard, and can be carried out, in their order, after
-// the owner has let go of the Key.
+// The kinds of effects. Grant and the later ones concern callers and the guard. The owner may carry
+// them out, in order, after it has unlocked the Key.
 const (
 	Send     EffectKind = iota + 1 // Request to the nodes in To; each answer goes to Count, with Ballot
-	Listen                         // have the nodes hint at the key
-	Unlisten                       // no more
+	Listen                         // start the hints about the key
+	Unlisten                       // stop the hints about the key
 	End                            // Hold has ended
 	Extended                       // Hold was extended
-	Voted                          // the vote Ballot is over
-	Grant                          // Caller has got its Hold
-	Fail                           // Caller has got its Failure
-	Done                           // what Caller has asked about its Hold is over; its Failure is nil if it succeeded
-	Lost                           // Ballot is a vote that was given up: later grants are of no use
+	Voted                          // the attempt Ballot has ended
+	Grant                          // Caller got its Hold
+	Fail                           // Caller got its Failure
+	Done                           // the Release or Extend of Caller has ended; its Failure is nil on success
+	Lost                           // the attempt Ballot was given up; later grants do not count
 )
 
-// Lend gives the Key room for the effects of the next call, which is empty. Without it the Key makes its own.
+// Lend gives the Key an empty slice for the effects of the next call. Without it the Key allocates
+// one.
 func (k *Key) Lend(room *[]Effect) { k.effects = room }
 
 // Effects returns the effects of the last call, in order.
@@ -311,7 +265,7 @@ func (k *Key) Effects() []Effect {
 	return *k.effects
 }
 
-// Carried says that the effects were carried out. The owner has the room for them again.
+// Carried must be called after the effects were carried out. It returns the slice to the owner.
 func (k *Key) Carried() { k.effects = nil }
 
 func (k *Key) do(e Effect) {
@@ -321,14 +275,14 @@ func (k *Key) do(e Effect) {
 	*k.effects = append(*k.effects, e)
 }
 
-// tellVoted tells what came of a vote.
+// tellVoted reports the outcome of an attempt.
 func (k *Key) tellVoted(b *Ballot, f *Failure) {
 	if k.Group.Observed {
 		k.do(Effect{Kind: Voted, Ballot: b, Failure: f})
 	}
 }
 
-// ballot makes one that asks for op about a claim; without one (nil) it is about the key.
+// ballot creates a ballot about claim c, or about the key if c is nil.
 func (k *Key) ballot(p purpose, op protocol.Op, c *Claim, now clock.Instant) *Ballot {
 	var b *Ballot
 	if k.contest != nil {
@@ -352,7 +306,7 @@ func (k *Key) ballot(p purpose, op protocol.Op, c *Claim, now clock.Instant) *Ba
 	return b
 }
 
-// send asks those of the nodes that the ballot has not asked yet.
+// send sends the request to the nodes in to that the ballot has not asked yet.
 func (k *Key) send(b *Ballot, to quorum.Set, req *protocol.Request) {
 	if to &^= b.asked; to != 0 {
 		b.asked |= to
@@ -361,12 +315,12 @@ func (k *Key) send(b *Ballot, to quorum.Set, req *protocol.Request) {
 	}
 }
 
-// Park notes that a node has granted, and that the memory guard has yet to judge whether its vote counts.
-// Count follows when it has. Until then the vote is not lost for want of that node.
+// Park records a grant that the memory guard has not judged yet. Count follows with the verdict.
+// Until then the attempt is not lost for lack of this node's vote.
 func (k *Key) Park(b *Ballot, node int) { b.parked |= b.open() & quorum.Of(node) }
 
-// Count takes a node's answer. If it returns true, Weigh must follow. They are two because Weigh needs the
-// time, and to read the clock costs a system call.
+// Count records a node's answer. If it returns true, the owner must call Weigh. The two are
+// separate because Weigh needs the time, and reading the clock costs a system call.
 func (k *Key) Count(b *Ballot, node int, r *protocol.Reply) (matters bool) {
 	if !b.count(node, r) {
 		return false
@@ -377,49 +331,58 @@ func (k *Key) Count(b *Ballot, node int, r *protocol.Reply) (matters bool) {
 		return true
 	case b.purpose == toNothing:
 		return false
-	case b.purpose == toAcquire: // most grants in the middle of a vote change nothing
+	case b.purpose == toAcquire: // most grants during an attempt change nothing
 		if r.Outcome != protocol.Granted || b.Req.Op.Extends() || !b.decided && (b.isWon() || b.isSplit()) {
 			return true
 		}
-		if b.decided {
-			k.votedLate(b, node, nil)
+		if b.decided && k.claim.isAsked(b) {
+			k.claim.takeLate(b, node, nil)
 		}
 		return false
-	case b.purpose == toUndo:
-		return k.contest != nil && k.contest.undo == b
+	case b.purpose == toRollBack:
+		return k.contest != nil && k.contest.rollback == b
 	case b.purpose == toRelease:
 		return b.isSettled() && len(k.awaited) > 0
 	}
 	return true
 }
 
-// Weigh draws the conclusions from an answer that Count has taken.
+// timeAnswer learns the pace of nodes from refusals and tickets only, so an uncontended lock pays
+// nothing. The pace of a node that did not answer in time is unknown.
+func (k *Key) timeAnswer(b *Ballot, node int, a *Answer) {
+	if a == nil && k.past == nil || a != nil && a.Outcome != protocol.Granted && a.Outcome != protocol.Refused {
+		return
+	}
+	p := k.remember()
+	p.silent.Remove(node)
+	if a != nil && b.purpose != toRelease {
+		p.answered(a.After)
+	}
+}
+
+// Weigh acts on an answer that Count has recorded.
 func (k *Key) Weigh(b *Ballot, node int, now clock.Instant) {
 	a := b.answerOf(node, now)
 	k.timeAnswer(b, node, a)
 	switch b.purpose {
 	case toAcquire:
-		k.voted(b, node, a, now)
+		k.attemptAnswered(b, node, a, now)
 	case toRaise:
 		k.raised(b, now)
-	case toExtend:
-		k.extended(b, node, a, now)
-	case toRepair:
-		k.repaired(b, node, now)
+	case toExtend, toRepair, toLook:
+		k.answered(b, node, a, now)
 	case toJoin:
 		k.joined(b, node, a, now)
-	case toLook:
-		k.looked(b, node, a, now)
-	case toUndo:
-		k.undone(b, now)
+	case toRollBack:
+		k.rolledBack(b, now)
 	case toRelease:
 		k.released(b, now)
-	case toLineUp:
-		k.placed(b, a, now)
-	case toProbe:
+	case toJoinQueue:
+		k.inQueue(event{kind: ticketAnswered, number: b.seq, start: b.Start, answer: a}, now)
+	case toAskQueue:
 		k.othersCounted(a, now)
 	case toWatch:
-		k.watched(b, node, a, now)
+		k.inQueue(event{kind: keyAnswered, number: b.seq, node: node, answer: a}, now)
 	}
 	k.next(now)
 }

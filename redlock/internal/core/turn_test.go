@@ -12,10 +12,11 @@ import (
 	"github.com/redquorum/redquorum/clock"
 )
 
-// TestTurn: each row is a turn in steps. With "got 1ms" a process gets the key in a millisecond, and with "met 1ms" it has
-// met another process. "asks" and "silent" give the key back, with the question who waits or without it; "told 2" is the
-// answer. "+9ms" lets time pass, and "away 9ms" too, while the process does not want the key. At the end it goes "on", or
-// its turn is "over".
+// TestTurn plays one turn per row, in steps. In "got 1ms" the process gets the key in a
+// millisecond. "met 1ms" is the same after the process has met another one. "asks" and "silent"
+// release the key, with or without the question for waiting processes; "told 2" is the answer.
+// "+9ms" lets time pass. "away 9ms" lets time pass while the process does not want the key. "on"
+// and "over" are the expected states of the turn.
 func TestTurn(t *testing.T) {
 	t.Parallel()
 	for name, steps := range map[string]string{
@@ -53,7 +54,7 @@ func TestTurn(t *testing.T) {
 				case "told":
 					others, err := strconv.Atoi(rest)
 					require.NoError(t, err)
-					turn.told(others, now)
+					turn.answered(others, now)
 				case "on", "over":
 					assert.Equal(t, word == "over", turn.isOver(now), steps)
 				case "away":

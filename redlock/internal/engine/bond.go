@@ -10,25 +10,25 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/core"
 )
 
-// A Bond is several Locks that end together: the first that ends ends all. Its Locks can be of several
-// engines. It is safe for concurrent use.
+// A Bond ties several Locks, possibly of several engines, together: when one Lock ends, all end. It
+// is safe for concurrent use.
 //
 //	         lost, Close            its Owner                the goroutine
 //	one Lock ───────────► Bond ended ───────► context ended ──────────────► the others are released
 //	         Release ───► each is released, the context before the first
 //
-// A Bond learns of an end while the key of that Lock is locked, where no other key can be. So a goroutine
-// releases the others. It only submits the releases, so it waits for nothing but the mutexes of keys. Until it
-// is through it counts as a key of the engine, which Close waits for.
+// A Bond notices an end while the key of that Lock is locked, so it cannot lock another key. A
+// goroutine releases the others. It only submits the releases, so it waits only for the mutexes of
+// keys. It counts as a key of the engine, so Close waits for it.
 type Bond struct {
-	mu       sync.Mutex // taken after that of an entry
-	owner    Owner      // nil: none
+	mu       sync.Mutex // taken after the mutex of an entry
+	owner    Owner      // may be nil
 	locks    []Lock
-	ended    Lock // the first that has ended, if one has
-	released bool // Release has begun, and ends the others
+	ended    Lock // first Lock that ended; zero before
+	released bool // Release is in progress, and ends the other Locks
 }
 
-// Add puts the Lock into the Bond. It returns false if the Bond has ended; then the Lock has ended, too.
+// Add adds the Lock to the Bond. It returns false if the Bond, and so the Lock, has ended.
 func (b *Bond) Add(l Lock) bool {
 	b.mu.Lock()
 	isOver := b.ended.Hold != nil || b.released
@@ -47,7 +47,7 @@ func (b *Bond) Add(l Lock) bool {
 	return !isOver
 }
 
-// ends notes that a Lock has ended. It returns the Locks if they are to be released.
+// ends records the end of a Lock. It returns the Locks that the caller must release.
 func (b *Bond) ends(l Lock) []Lock {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -55,7 +55,7 @@ func (b *Bond) ends(l Lock) []Lock {
 		return nil
 	}
 	if b.ended = l; b.owner != nil {
-		b.owner.Ended(l) // under the mutex: another Lock that ends must not be given back before
+		b.owner.Ended(l) // called under the mutex, so that no other Lock is released first
 	}
 	if b.released {
 		return nil
@@ -84,15 +84,15 @@ func (b *Bond) Extended(l Lock) {
 	}
 }
 
-// drop releases Locks, and does not wait for that.
+// drop releases Locks without waiting.
 func drop(locks []Lock) {
 	for _, l := range locks {
 		l.Drop()
 	}
 }
 
-// Own makes o the Owner of the Bond, in place of another. It is told of the first Lock that ends, and of each that
-// is extended. Own returns false if the Bond has ended: then o is not told.
+// Own makes o the Owner of the Bond, in place of another. The Owner observes the first end and each
+// extension of a Lock. If the Bond has ended, Own returns false and never calls o.
 func (b *Bond) Own(o Owner) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -100,21 +100,21 @@ func (b *Bond) Own(o Owner) bool {
 	return b.ended.Hold == nil
 }
 
-// Locks returns them, in the order in which they were added.
+// Locks returns the Locks in the order of Add.
 func (b *Bond) Locks() []Lock {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.locks
 }
 
-// First returns which Lock was the first that has ended, if one has.
+// First returns the index of the first Lock that ended, if any.
 func (b *Bond) First() (l Lock, hasEnded bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.ended, b.ended.Hold != nil
 }
 
-// Deadline returns when the first of the Locks ends, if nothing extends them; zero if one has ended.
+// Deadline returns the end of the first Lock if no extension follows; zero after the end.
 func (b *Bond) Deadline() (at clock.Instant) {
 	for _, l := range b.Locks() {
 		switch d := l.Deadline(); {
@@ -127,7 +127,7 @@ func (b *Bond) Deadline() (at clock.Instant) {
 	return at
 }
 
-// Votes returns the fewest nodes that have one of the Locks.
+// Votes returns the smallest number of nodes that hold a Lock.
 func (b *Bond) Votes() (least int) {
 	for i, l := range b.Locks() {
 		if n := l.Votes(); i == 0 || n < least {
@@ -137,13 +137,13 @@ func (b *Bond) Votes() (least int) {
 	return least
 }
 
-// Release releases all Locks at once. It returns the fewest votes that one of them had, and the worst failure.
-// It releases nothing if the Bond has ended, or another caller has called it.
+// Release releases all Locks at once. It returns the smallest number of votes, and the worst
+// failure. It has no effect after the end of the Bond, or after another call.
 func (b *Bond) Release(ctx context.Context) (votes int, f *core.Failure) {
 	locks := b.Locks()
-	for _, l := range locks { // one that is over by now was lost
+	for _, l := range locks { // an expired Lock was lost
 		l.entry.mu.Lock()
-		l.entry.happen((*core.Key).Tick)
+		l.entry.apply((*core.Key).Tick)
 	}
 	if !b.leave() {
 		return 0, &core.Failure{Kind: core.NotHeld}
@@ -151,14 +151,14 @@ func (b *Bond) Release(ctx context.Context) (votes int, f *core.Failure) {
 	return await(ctx, locks, (*core.Key).Release)
 }
 
-// Drop releases all Locks, and does not wait for that.
+// Drop releases all Locks without waiting.
 func (b *Bond) Drop() {
 	if b.leave() {
 		drop(b.Locks())
 	}
 }
 
-// leave notes that the caller releases all Locks. It returns false if that is not to be done any more.
+// leave records that the caller releases all Locks. It returns false if there is no need to.
 func (b *Bond) leave() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -167,21 +167,24 @@ func (b *Bond) leave() bool {
 	return !isOver
 }
 
-// Extend has all Locks live for their TTLs from now, or for ttl if that is longer. It returns what Release does.
+// Extend prolongs all Locks to their TTLs from now, or to ttl if that is longer. It returns the
+// same as Release.
 func (b *Bond) Extend(ctx context.Context, ttl time.Duration) (votes int, f *core.Failure) {
 	return await(ctx, b.Locks(), extend(ttl))
 }
 
-// Change gives the Locks other Terms. They differ in Renew and MaxHold only, and MaxHold counts from now.
+// Change sets other Terms for the Locks. They differ only in Renew and MaxHold, and MaxHold counts
+// from now.
 func (b *Bond) Change(t *core.Terms) {
 	for _, l := range b.Locks() {
 		l.entry.mu.Lock()
-		l.entry.happen(func(k *core.Key, now clock.Instant) { k.Change(l.Hold, t, now) })
+		l.entry.apply(func(k *core.Key, now clock.Instant) { k.Change(l.Hold, t, now) })
 	}
 }
 
-// Kept returns the terms for Locks that wait for others of their Bond: they are renewed, whatever t says.
-func Kept(t *core.Terms) *core.Terms {
+// KeepRenewed returns terms for Locks that wait for the rest of their Bond. These are always
+// renewed.
+func KeepRenewed(t *core.Terms) *core.Terms {
 	if t.Renew && t.MaxHold == 0 {
 		return t
 	}
@@ -190,17 +193,28 @@ func Kept(t *core.Terms) *core.Terms {
 	return &kept
 }
 
-// Settle has Locks that were Kept begin to live by the Terms of the caller. That one has ended is no failure here: the
-// Owner of the Bond knows.
-func (b *Bond) Settle(ctx context.Context, t *core.Terms) *core.Failure {
-	if _, f := b.Extend(ctx, 0); f != nil && f.Kind != core.NotHeld {
-		return f
+// Settle moves Locks from the terms of KeepRenewed to the Terms of the caller. It waits through an
+// outage according to the Schedule, and returns the outcome of Repeat. An ended Lock is not a
+// failure here, because the Owner of the Bond handles it.
+func (b *Bond) Settle(ctx context.Context, t *core.Terms, s Schedule) (*core.Failure, error) {
+	e := b.Locks()[0].entry.engine
+	f, err := e.Repeat(ctx, t, s, func(ctx context.Context) (f *core.Failure, worth int, err error) {
+		_, f = b.Extend(ctx, 0)
+		switch {
+		case f == nil || f.Kind == core.NotHeld:
+			return nil, 0, nil
+		case ctx.Err() != nil: // ctx has ended the extension, so the nodes are not the obstacle
+			f = &core.Failure{Kind: core.Unknown, At: e.clock.Now()}
+		}
+		return f, 0, ctx.Err()
+	})
+	if f == nil && err == nil {
+		b.Change(t)
 	}
-	b.Change(t)
-	return nil
+	return f, err
 }
 
-// await has something done to all Locks at once. That a Lock has ended is the worst failure.
+// await runs a call on all Locks at once. An ended Lock is the worst failure.
 func await(ctx context.Context, locks []Lock, do func(*core.Key, *core.Hold, *core.Caller, clock.Instant)) (votes int, worst *core.Failure) {
 	calls := make([]call, len(locks))
 	for i, l := range locks {
@@ -218,14 +232,14 @@ func await(ctx context.Context, locks []Lock, do func(*core.Key, *core.Hold, *co
 	return votes, worst
 }
 
-// A Result is what has come of a try.
+// A Result is the outcome of a try.
 type Result struct {
-	Lock    // it has no Hold if the try has failed
+	Lock    // without a Hold if the try failed
 	Failure *core.Failure
 }
 
-// TryAll tries each of the targets once. The requests for all are submitted before any is waited for, so they share
-// packets. An error is the context's, and the Results are what there was by then.
+// TryAll tries each target once. It submits the requests of all before it waits, so that they share
+// packets. After an error of the context, the Results are incomplete.
 func TryAll(ctx context.Context, targets []Target, t *core.Terms) (results []Result, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

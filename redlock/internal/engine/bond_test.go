@@ -17,20 +17,20 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/engine"
 )
 
-// An end is what a Bond tells when it ends.
+// An end is the report of a Bond about its end.
 type end struct {
 	key    string
 	reason core.Reason
 }
 
-// bondThat returns a Bond that tells its end.
+// bondThat returns a Bond that reports its end.
 func bondThat(ends chan end) *engine.Bond {
 	b := &engine.Bond{}
 	b.Own(told(func(l engine.Lock) { ends <- end{l.Key(), l.Reason} }))
 	return b
 }
 
-// bonded returns a Bond of locks of the names, and where it tells its end.
+// bonded returns a Bond of locks with the names, and a channel that reports its end.
 func (h *house) bonded(t *testing.T, names ...string) (*engine.Bond, []engine.Lock, chan end) {
 	ends := make(chan end, 2)
 	b := bondThat(ends)
@@ -55,8 +55,8 @@ func (h *house) isFree(t *testing.T, names ...string) {
 	}
 }
 
-// TestABondThatHasEndedTakesNoLock, and one that takes a Lock which has ended ends.
-func TestABondThatHasEndedTakesNoLock(t *testing.T) {
+// TestEndedBondTakesNoLock: a Bond that takes an ended Lock ends, too.
+func TestEndedBondTakesNoLock(t *testing.T) {
 	t.Parallel()
 	urls := servers(t, 3)
 	h, other := newHouse(t, urls, false), newHouse(t, urls, false)
@@ -84,8 +84,9 @@ type lateTimer struct{ clock.Timer }
 
 func (t lateTimer) Reset(d time.Duration) bool { return t.Timer.Reset(d + time.Hour) }
 
-// TestABondEndsBeforeALockOfItIsGivenBack, whatever ends it. When Close returns, no goroutine is left.
-func TestABondEndsBeforeALockOfItIsGivenBack(t *testing.T) {
+// TestBondEndsBeforeItsLocksAreReleased: this holds for each reason for the end. When Close
+// returns, no goroutine is left.
+func TestBondEndsBeforeItsLocksAreReleased(t *testing.T) {
 	t.Parallel()
 	const locks = 20
 	terms := core.Terms{TTL: time.Second, Timeout: time.Second}

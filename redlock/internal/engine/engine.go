@@ -1,15 +1,16 @@
-// Package engine runs the keys of package core: it has the table of keys, the clock and the goroutines.
+// Package engine runs the keys of package core. It owns the table of keys, the clock and the
+// goroutines.
 //
-// An event takes the mutex of its key's entry, calls one method of the Key, and carries out the effects in
-// their order, under the mutex. So requests reach each node in the order of the decisions, and the context
-// of a holder has ended before a node is asked to give the lock back and before the next holder is woken.
-// Callers are woken after the mutex is given back, or they would wait for it.
+// For each event it locks the entry of the key, calls one method of the Key, and carries out the
+// effects in order, under the mutex. So each node gets the requests in the order of the decisions,
+// and the context of a holder ends before a node is asked to release the lock and before the next
+// holder is woken. Callers are woken after the entry is unlocked, because they would block on it.
 //
-// Callers sleep on a channel and their context, and on nothing else. There is no goroutine but those of
-// the callers, the nodes and the timer, and for a moment one of a Bond that was lost.
+// Callers sleep only on a channel and their context. Only callers, nodes, the timer, and briefly a lost Bond have goroutines.
 //
-// Locks: an entry, then the timers or the hints or a shard of the table or the judge or a Bond, and nothing
-// under these. An Owner and Events are called with an entry locked.
+// Order of locks: first an entry, then one of the timers, the hints, a shard of the table, the
+// judge or a Bond. No lock is taken under one of the latter. An Owner and Events are called with an
+// entry locked.
 package engine
 
 import (
@@ -25,42 +26,42 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
-	"github.com/redquorum/redquorum/internal/hash"
+	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/core"
 	"github.com/redquorum/redquorum/redlock/internal/guard"
 )
 
-// A Config is what an Engine is made of.
+// A Config holds the parameters of an Engine.
 type Config struct {
 	Nodes  []protocol.Node
 	Clock  clock.Clock
 	Wall   func() time.Time                        // for fencing tokens; nil: time.Now
-	Jitter func(limit time.Duration) time.Duration // nil: drawn by lot
-	Label  func(value, owner string) string        // makes the value of a lock with an owner; nil: without
-	Events Events                                  // nil: nobody wants to know
-	Guard  *guard.Terms                            // nil: votes are not judged; its Nodes are set here
+	Jitter func(limit time.Duration) time.Duration // nil for random durations
+	Label  func(value, owner string) string        // makes the value of a lock with an owner; may be nil
+	Events Events                                  // nil without observers
+	Guard  *guard.Terms                            // nil without a judge; its Nodes are set by New
 }
 
-// Events are told what nodes answer and what comes of votes, in this order, for logs and traces. Like an Owner,
-// they must not block and must not call the engine.
+// Events observes the answers of nodes and the outcomes of attempts, in order, for logs and traces.
+// Like an Owner, it must not block or call the engine.
 type Events interface {
 	Answered(Answer)
-	// Voted is called when a vote is over; the Failure is nil if it was won.
+	// Voted is called at the end of an attempt; the Failure is nil if it was won.
 	Voted(*core.Ballot, *core.Failure)
 }
 
-// An Answer is what a node said to a request. Its Tag is that of the Terms.
+// An Answer is the reply of a node to a request. Its Tag is copied from the Terms.
 type Answer struct {
 	Tag     any
-	OfHeld  bool // it is about a lock that is held, not an acquisition
+	OfHeld  bool // the request is about a held lock
 	Request *protocol.Request
 	Node    int
 	Reply   *protocol.Reply
-	After   time.Duration // from the start of the request
+	After   time.Duration // response time
 }
 
-// An Engine has the keys of one Locker. It is safe for concurrent use.
+// An Engine runs the keys of one Locker. It is safe for concurrent use.
 type Engine struct {
 	nodes    []protocol.Node
 	clock    clock.Clock
@@ -73,14 +74,14 @@ type Engine struct {
 	timers   timers
 	hints    hints
 	judge    *judge       // nil without the memory guard
-	proposed atomic.Int64 // the last fencing token
-	waiters  sync.Pool    // of *waiter; each engine's own, so that channels stay in the bubble of a test
-	rooms    sync.Pool    // of *[]core.Effect
+	proposed atomic.Int64 // last fencing token
+	waiters  sync.Pool    // pool of *waiter; each engine has its own, so that channels stay in the bubble of a test
+	buffers  sync.Pool    // of *[]core.Effect
 
-	closed  context.Context // has ended: Close was called
+	closed  context.Context // ends when Close is called
 	close   context.CancelFunc
-	entries atomic.Int64    // of all shards, and one more while a goroutine tells doubts
-	empty   context.Context // has ended: there are no entries, after Close
+	entries atomic.Int64    // number of entries in all shards, plus one while a goroutine reports doubts
+	empty   context.Context // ends when no entries are left after Close
 	emptied context.CancelFunc
 }
 
@@ -88,11 +89,11 @@ type Engine struct {
 type shard struct {
 	mu      sync.Mutex
 	entries map[string]*entry
-	last    string // the key that was dropped last. A process that takes it again at once goes on with its turn
+	last    string // key of the last dropped entry, so that a process that takes the key again continues its turn
 	turn    core.Turn
 }
 
-// New returns an engine that asks the nodes.
+// New returns an engine for the nodes.
 func New(c Config) *Engine {
 	e := &Engine{nodes: c.Nodes, clock: c.Clock, wall: c.Wall, events: c.Events, seed: maphash.MakeSeed()}
 	e.group = core.Group{Nodes: len(c.Nodes), Jitter: c.Jitter, Propose: e.propose, Slack: guard.TokenSlack, Observed: c.Events != nil}
@@ -115,7 +116,7 @@ func New(c Config) *Engine {
 	}
 	e.servers.nodes, e.servers.of = c.Nodes, make([]atomic.Pointer[server], len(c.Nodes))
 	for i, n := range c.Nodes {
-		e.group.Lots = append(e.group.Lots, hash.Text(hash.Basis, n.String()))
+		e.group.Lots = append(e.group.Lots, keys.Hash(keys.Basis, n.String()))
 		if _, ok := n.(protocol.Watchable); ok {
 			e.group.Hinting.Add(i)
 		}
@@ -123,7 +124,7 @@ func New(c Config) *Engine {
 	for i := range e.shards {
 		e.shards[i].entries = map[string]*entry{}
 	}
-	e.rooms.New = func() any { room := make([]core.Effect, 0, 8); return &room }
+	e.buffers.New = func() any { buffer := make([]core.Effect, 0, 8); return &buffer }
 	e.waiters.New = func() any { return &waiter{woken: make(chan struct{}, 1)} }
 	e.timers.engine, e.hints.engine = e, e
 	e.closed, e.close = context.WithCancel(context.Background())
@@ -131,8 +132,8 @@ func New(c Config) *Engine {
 	return e
 }
 
-// newValue draws the value that marks a key as ours: 160 random bits, twice what keeps two owners apart
-// for ever, in hexadecimal so that it can be read in redis-cli.
+// newValue returns the value of a new lock: 160 random bits, twice the number that keeps two owners
+// apart, in hexadecimal so that redis-cli shows it readably.
 func newValue() string {
 	var raw [20]byte
 	var text [2 * len(raw)]byte
@@ -141,10 +142,11 @@ func newValue() string {
 	return string(text[:])
 }
 
-// Jitter draws a duration below limit, which is above zero.
+// Jitter returns a random duration below limit, which must be positive.
 func (e *Engine) Jitter(limit time.Duration) time.Duration { return e.group.Jitter(limit) }
 
-// propose draws a fencing token: the wall clock in microseconds, or more where that has not moved on.
+// propose returns a new fencing token: the wall clock in microseconds, or more if the clock stands
+// still.
 func (e *Engine) propose() int64 {
 	for {
 		last := e.proposed.Load()
@@ -157,7 +159,7 @@ func (e *Engine) propose() int64 {
 
 func (e *Engine) shard(key string) *shard { return &e.shards[maphash.String(e.seed, key)%64] }
 
-// lock returns the locked entry of the key. If there is none it returns nil, or makes one.
+// lock returns the locked entry of the key. Without an entry it returns nil, or creates one.
 func (e *Engine) lock(key string, make bool) *entry {
 	s := e.shard(key)
 	for {
@@ -185,7 +187,7 @@ func (e *Engine) lock(key string, make bool) *entry {
 	}
 }
 
-// forget takes an entry out that has nothing to do any more. The entry must be locked.
+// forget drops an idle entry. The entry must be locked.
 func (e *Engine) forget(n *entry) {
 	n.gone = true
 	s := e.shard(n.key.Name)
@@ -197,14 +199,14 @@ func (e *Engine) forget(n *entry) {
 	e.count(-1)
 }
 
-// happen has something happen to a key, if the engine has it.
-func (e *Engine) happen(key string, do func(*core.Key, clock.Instant)) {
+// apply applies an event to a key, if the engine has the key.
+func (e *Engine) apply(key string, do func(*core.Key, clock.Instant)) {
 	if n := e.lock(key, false); n != nil {
-		n.happen(do)
+		n.apply(do)
 	}
 }
 
-// forAll has something happen to all keys that there are at the moment.
+// forAll applies an event to every key in the table.
 func (e *Engine) forAll(do func(*core.Key, clock.Instant)) {
 	var entries []*entry
 	for i := range e.shards {
@@ -215,61 +217,60 @@ func (e *Engine) forAll(do func(*core.Key, clock.Instant)) {
 		}
 		s.mu.Unlock()
 	}
-	if len(entries) < 1000 { // a schedule of the simulation can be replayed
+	if len(entries) < 1000 { // sorted, so that a schedule of the simulation can be replayed
 		slices.SortFunc(entries, func(a, b *entry) int { return strings.Compare(a.key.Name, b.key.Name) })
 	}
 	for _, n := range entries {
 		n.mu.Lock()
-		n.happen(do)
+		n.apply(do)
 	}
 }
 
 // A Lock is a hold of the key of an entry.
 type Lock struct {
 	*core.Hold
-	Token int64 // for fencing; zero if its Terms are not Fenced
+	Token int64 // fencing token; zero unless its Terms are Fenced
 	entry *entry
 }
 
-// An Owner is told what happens to its hold, in the order in which it happens, while the key is locked. It must
-// not block and must not call the engine: it ends contexts, and puts events into a queue.
+// An Owner observes its hold, in order, while the key is locked. It must not block or call the
+// engine: it ends contexts and queues events.
 type Owner interface {
-	// Ended is called before a node or another caller can learn of the end.
+	// Ended is called before a node or another caller can learn about the end.
 	Ended(Lock)
 	Extended(Lock)
 }
 
-// Own makes o the Owner of the hold. It returns false if that has ended: then o is told nothing.
+// Own makes o the Owner of the hold. If the hold has ended, Own returns false and never calls o.
 func (l Lock) Own(o Owner) bool {
 	l.entry.mu.Lock()
 	defer l.entry.mu.Unlock()
-	l.Shell = o
+	l.Ref = o
 	return l.Reason == core.Held
 }
 
-// A waiter is a Caller, and where it sleeps.
+// A waiter is a Caller with the channel that it sleeps on.
 type waiter struct {
 	core.Caller
 	woken chan struct{}
 }
 
-// A call is a waiter that was begun and not ended: it asks something of an entry.
+// A call is a waiter in progress.
 type call struct {
 	*waiter
 	entry *entry
 }
 
-// call begins a call. The entry is locked, and is unlocked then. Many calls can be begun before the first is
-// waited for, so that their requests share packets.
+// call begins a call, and unlocks the entry. Several calls can begin before the first wait, so that
+// their requests share packets.
 func (n *entry) call(c core.Caller, do func(*core.Key, *core.Caller, clock.Instant)) call {
 	w := n.engine.waiters.Get().(*waiter)
-	w.Caller, w.Shell = c, w
-	n.happen(func(k *core.Key, now clock.Instant) { do(k, &w.Caller, now) })
+	w.Caller, w.Ref = c, w
+	n.apply(func(k *core.Key, now clock.Instant) { do(k, &w.Caller, now) })
 	return call{w, n}
 }
 
-// wait returns when the waiter has been told. Otherwise the context has ended, and interrupted is what had
-// come of it by then.
+// wait waits for the outcome. If the context ends first, interrupted is the failure at that time.
 func (w call) wait(ctx context.Context) (interrupted *core.Failure) {
 	n := w.entry
 	select {
@@ -278,21 +279,21 @@ func (w call) wait(ctx context.Context) (interrupted *core.Failure) {
 	case <-ctx.Done():
 	}
 	n.mu.Lock()
-	n.happen(func(k *core.Key, now clock.Instant) { interrupted = k.Leave(&w.Caller, now) })
+	n.apply(func(k *core.Key, now clock.Instant) { interrupted = k.Leave(&w.Caller, now) })
 	if interrupted == nil {
 		<-w.woken
 	}
 	return interrupted
 }
 
-// done gives the waiter back.
+// done returns the waiter to its pool.
 func (w call) done() {
 	*w.waiter = waiter{woken: w.woken}
 	w.entry.engine.waiters.Put(w.waiter)
 }
 
-// Acquire waits in line for the lock, or says why it has not got it. With a context's error the failure is
-// what was in the way.
+// Acquire waits in line for the lock. Without a lock it returns the failure. If the context ends
+// first, it also returns the context's error, and the failure describes that moment.
 func (e *Engine) Acquire(ctx context.Context, key string, t *core.Terms) (Lock, *core.Failure, error) {
 	for {
 		lock, f, err := e.arrive(ctx, key, core.Caller{Terms: t})
@@ -302,7 +303,8 @@ func (e *Engine) Acquire(ctx context.Context, key string, t *core.Terms) (Lock, 
 	}
 }
 
-// arrive is one call that wants the lock. It is Stale if it got the lock, but not to run before that was over.
+// arrive makes one call that wants the lock. The failure is Stale if the lock ended before the
+// caller could run.
 func (e *Engine) arrive(ctx context.Context, key string, c core.Caller) (Lock, *core.Failure, error) {
 	if err := ctx.Err(); err != nil {
 		return Lock{}, nil, err
@@ -315,7 +317,7 @@ func (e *Engine) begin(key string, c core.Caller) call {
 	return e.lock(key, true).call(c, (*core.Key).Arrive)
 }
 
-// grant returns what a call that wants the lock has got.
+// grant returns the outcome of a call that wants the lock.
 func (w call) grant(ctx context.Context) (Lock, *core.Failure, error) {
 	defer w.done()
 	if f := w.wait(ctx); f != nil {
@@ -327,7 +329,7 @@ func (w call) grant(ctx context.Context) (Lock, *core.Failure, error) {
 	lock := Lock{w.Hold, w.Token, w.entry}
 	now := w.entry.engine.clock.Now()
 	switch err := ctx.Err(); {
-	case err != nil: // the caller has given up, and does not want the lock any more
+	case err != nil: // the caller has given up
 		lock.Drop()
 		return Lock{}, &core.Failure{Kind: core.Unknown, At: now}, err
 	case now < lock.Deadline():
@@ -337,7 +339,7 @@ func (w call) grant(ctx context.Context) (Lock, *core.Failure, error) {
 	return Lock{}, &core.Failure{Kind: core.Stale, At: now}, ctx.Err()
 }
 
-// A Target is what a caller wants to lock: a key of an engine.
+// A Target is a key of an engine to lock.
 type Target struct {
 	Engine *Engine
 	Key    string
@@ -346,15 +348,15 @@ type Target struct {
 // Key returns the name of the key.
 func (l Lock) Key() string { return l.entry.key.Name }
 
-// Release ends the hold. It returns when a quorum has confirmed that, or another caller has the claim.
+// Release ends the hold. It returns after a quorum has confirmed, or after a handover.
 func (l Lock) Release(ctx context.Context) (votes int, f *core.Failure) {
 	return l.call((*core.Key).Release).outcome(ctx)
 }
 
-// Drop releases the hold, and does not wait for that.
+// Drop releases the hold without waiting.
 func (l Lock) Drop() { l.call((*core.Key).Release) }
 
-// Extend has the claim live for its TTL from now, or for ttl if that is longer.
+// Extend prolongs the claim to its TTL from now, or to ttl if that is longer.
 func (l Lock) Extend(ctx context.Context, ttl time.Duration) (votes int, f *core.Failure) {
 	return l.call(extend(ttl)).outcome(ctx)
 }
@@ -363,18 +365,18 @@ func extend(ttl time.Duration) func(*core.Key, *core.Hold, *core.Caller, clock.I
 	return func(k *core.Key, h *core.Hold, c *core.Caller, now clock.Instant) { k.Extend(h, ttl, c, now) }
 }
 
-// Downgrade makes a writer's hold that of a reader, and has the claim live for its TTL from now.
+// Downgrade makes a writer a reader, and extends the claim to its TTL from now.
 func (l Lock) Downgrade(ctx context.Context) (votes int, f *core.Failure) {
 	return l.call((*core.Key).Downgrade).outcome(ctx)
 }
 
-// call begins a call that does something with the hold.
+// call begins a call about the hold.
 func (l Lock) call(do func(*core.Key, *core.Hold, *core.Caller, clock.Instant)) call {
 	l.entry.mu.Lock()
 	return l.entry.call(core.Caller{}, func(k *core.Key, c *core.Caller, now clock.Instant) { do(k, l.Hold, c, now) })
 }
 
-// outcome returns what has come of a call that does something with a hold.
+// outcome returns the outcome of a call about a hold.
 func (w call) outcome(ctx context.Context) (votes int, f *core.Failure) {
 	defer w.done()
 	if f = w.wait(ctx); f == nil {
@@ -383,21 +385,21 @@ func (w call) outcome(ctx context.Context) (votes int, f *core.Failure) {
 	return w.Votes, f
 }
 
-// Votes returns how many nodes have the lock, as far as is known.
+// Votes returns the number of nodes that hold the lock, by their answers.
 func (l Lock) Votes() int {
 	l.entry.mu.Lock()
 	defer l.entry.mu.Unlock()
 	return l.Claim.Votes()
 }
 
-// Value returns the lock's value, for use outside of this process: see core.Hold.Tell.
+// Value returns the value for use outside of this process; see core.Hold.Expose.
 func (l Lock) Value() string {
 	l.entry.mu.Lock()
 	defer l.entry.mu.Unlock()
-	return l.Tell()
+	return l.Expose()
 }
 
-// Deadline returns when the hold ends, if nothing extends it; zero if it has ended.
+// Deadline returns the end of the hold if no extension follows; zero after the end.
 func (l Lock) Deadline() clock.Instant {
 	l.entry.mu.Lock()
 	defer l.entry.mu.Unlock()
@@ -407,17 +409,18 @@ func (l Lock) Deadline() clock.Instant {
 	return l.Hold.Deadline()
 }
 
-// IsWanted reports whether a caller of this process has the lock or competes for it.
+// IsWanted reports whether a caller of this process holds the lock or competes for it.
 func (e *Engine) IsWanted(key string) bool {
 	return e.is(key, func(k *core.Key, _ clock.Instant) bool { return k.IsWanted() })
 }
 
-// IsKnown reports whether the key is wanted here, or other processes have wanted it within the last second.
+// IsKnown reports whether a caller of this process wants the key, or another process wanted it
+// within the last second.
 func (e *Engine) IsKnown(key string) bool {
 	return e.is(key, (*core.Key).IsKnown)
 }
 
-// IsTurnOver reports whether a caller that waits would let other processes go first.
+// IsTurnOver reports whether a waiting caller would let other processes go first.
 func (e *Engine) IsTurnOver(key string) bool { return e.is(key, (*core.Key).IsTurnOver) }
 
 func (e *Engine) is(key string, so func(*core.Key, clock.Instant) bool) bool {
@@ -429,13 +432,13 @@ func (e *Engine) is(key string, so func(*core.Key, clock.Instant) bool) bool {
 	return so(&n.key, e.clock.Now())
 }
 
-// Entries returns how many keys the engine has.
+// Entries returns the number of keys in the engine.
 func (e *Engine) Entries() int { return int(e.entries.Load()) }
 
-// Home returns the node that keeps the order of a key, if it is well.
+// Home returns the node that keeps the queue of a key if it is healthy.
 func (e *Engine) Home(key string) int { return (&core.Key{Group: &e.group, Name: key}).Home() }
 
-// Busy returns how many keys have something to do, for tests.
+// Busy returns the number of keys with something to do, for tests.
 func (e *Engine) Busy() (busy int) {
 	e.forAll(func(k *core.Key, _ clock.Instant) {
 		if !k.IsQuiet() {
@@ -445,15 +448,15 @@ func (e *Engine) Busy() (busy int) {
 	return busy
 }
 
-// count counts n entries more. After Close, the last that goes ends its waiting.
+// count adds n entries. When the last entry leaves after Close was called, count lets Close return.
 func (e *Engine) count(n int64) {
 	if e.entries.Add(n) == 0 && e.closed.Err() != nil {
 		e.emptied()
 	}
 }
 
-// Close ends all holds and all waiting. It returns when the nodes have answered all that was asked, or the
-// context ends.
+// Close ends all holds and all waiting. It returns after all outstanding answers, or at the end of
+// the context.
 func (e *Engine) Close(ctx context.Context) error {
 	e.close()
 	e.count(0)

@@ -18,7 +18,6 @@ import (
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/record"
 	"github.com/redquorum/redquorum/internal/sim"
-	"github.com/redquorum/redquorum/internal/simtest"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock/internal/core"
 	"github.com/redquorum/redquorum/redlock/internal/engine"
@@ -27,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A told is an Owner that is told of the end.
+// A told is an Owner that records the end.
 type told func(engine.Lock)
 
 func (t told) Ended(l engine.Lock) { t(l) }
@@ -77,8 +76,9 @@ func (h *house) get(ctx context.Context, name string, try bool) (engine.Lock, *c
 	return h.Acquire(ctx, name, &h.terms)
 }
 
-// TestALockThatIsReleasedTwiceDisturbsNoOther: by then its key was forgotten, and is another caller's.
-func TestALockThatIsReleasedTwiceDisturbsNoOther(t *testing.T) {
+// TestSecondReleaseAffectsNoOtherLock: before the second release, the key was dropped and acquired
+// by another caller.
+func TestSecondReleaseAffectsNoOtherLock(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, servers(t, 3), false)
 	old, _, err := h.get(t.Context(), "job", true)
@@ -99,7 +99,7 @@ func TestALockThatIsReleasedTwiceDisturbsNoOther(t *testing.T) {
 	lock.Release(t.Context())
 }
 
-// A witness is a node that grants everything, and notes how many holds have ended when a lock is given back.
+// A witness is a node that grants everything, and records the ended holds at each release.
 type witness struct {
 	name  string
 	ended func() int
@@ -118,9 +118,9 @@ func (w *witness) Submit(r *protocol.Request, slot int, to protocol.Receiver) er
 	return nil
 }
 
-// TestAContextEndsBeforeALockIsGivenBack: otherwise another could have it while the holder works on. Many
-// that are over at the same moment all end before the first is given back.
-func TestAContextEndsBeforeALockIsGivenBack(t *testing.T) {
+// TestContextEndsBeforeTheRelease: otherwise another client could have the lock while the holder is
+// still working. Many locks that expire at the same moment all end before the first release.
+func TestContextEndsBeforeTheRelease(t *testing.T) {
 	t.Parallel()
 	terms := core.Terms{TTL: time.Second, Timeout: time.Second}
 	short, long := terms, terms
@@ -128,7 +128,7 @@ func TestAContextEndsBeforeALockIsGivenBack(t *testing.T) {
 	for name, c := range map[string]struct {
 		terms core.Terms
 		end   func(*engine.Engine, engine.Lock)
-		all   bool // end at the same moment
+		all   bool // all locks end at the same moment
 	}{
 		"release":  {long, func(_ *engine.Engine, l engine.Lock) { l.Release(context.Background()) }, false},
 		"close":    {long, func(e *engine.Engine, _ engine.Lock) { _ = e.Close(context.Background()) }, false},
@@ -166,8 +166,9 @@ func simulated(t *testing.T, w *sim.World) (*engine.Engine, *sim.Client) {
 	return e, c
 }
 
-// TestACallerThatSleepsGetsNoLockThatHasEnded: it was given the lock, and that ends before it runs.
-func TestACallerThatSleepsGetsNoLockThatHasEnded(t *testing.T) {
+// TestDelayedCallerGetsNoEndedLock: the caller got the lock, but the lock ends before the caller
+// runs.
+func TestDelayedCallerGetsNoEndedLock(t *testing.T) {
 	terms := core.Terms{TTL: 10 * time.Second, Timeout: time.Second, Renew: true}
 	for name, end := range map[string]func(t *testing.T, w *sim.World, c *sim.Client, e *engine.Engine){
 		"lost": func(_ *testing.T, w *sim.World, _ *sim.Client, _ *engine.Engine) {
@@ -186,31 +187,31 @@ func TestACallerThatSleepsGetsNoLockThatHasEnded(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
+			sim.Simulate(t, 5, func(t *testing.T, w *sim.World) {
 				e, c := simulated(t, w)
 				lock, f, err := e.Acquire(t.Context(), "x", &terms)
 				require.NoError(t, err)
 				require.Nil(t, f)
-				time.Sleep(simtest.RTT) // the last votes
+				time.Sleep(sim.RTT) // the last votes
 				wake := e.Begin("x", &terms)
 				_, f = lock.Release(t.Context())
 				require.Nil(t, f)
-				require.Equal(t, 5, simtest.Holding(w, "x"), "it was handed over")
+				require.Equal(t, 5, sim.Holding(w, "x"), "it was handed over")
 				end(t, w, c, e)
 				_, f, err = wake(t.Context())
 				require.NoError(t, err)
 				require.NotNil(t, f)
 				assert.Equal(t, core.Stale, f.Kind)
-				time.Sleep(simtest.RTT)
-				assert.Zero(t, simtest.Holding(w, "x"))
+				time.Sleep(sim.RTT)
+				assert.Zero(t, sim.Holding(w, "x"))
 			})
 		})
 	}
 }
 
-// TestALockBeyondManyIsNotWatched, and is renewed all the same.
-func TestALockBeyondManyIsNotWatched(t *testing.T) {
-	simtest.Simulate(t, 3, func(t *testing.T, w *sim.World) {
+// TestLockAboveTheLimitIsNotWatched: the lock is still renewed.
+func TestLockAboveTheLimitIsNotWatched(t *testing.T) {
+	sim.Simulate(t, 3, func(t *testing.T, w *sim.World) {
 		looks := map[string]bool{}
 		w.Watch(func(s sim.Step) {
 			if s.Stage == sim.Run && s.Op == protocol.OpLook {
@@ -235,7 +236,7 @@ func TestALockBeyondManyIsNotWatched(t *testing.T) {
 	})
 }
 
-// A doubter is a node that says when it likes that any key may have changed.
+// A doubter is a node that reports, when the test asks it to, that any key may have changed.
 type doubter struct {
 	protocol.Node
 	hint *func(key string)
@@ -246,8 +247,8 @@ func (d doubter) Watch(_ string, hint func(string)) (stop func()) {
 	return func() {}
 }
 
-// TestDoubtsAreToldByOneGoroutine, and Close waits for it.
-func TestDoubtsAreToldByOneGoroutine(t *testing.T) {
+// TestOneGoroutineDeliversDoubts: Close waits for this goroutine.
+func TestOneGoroutineDeliversDoubts(t *testing.T) {
 	nodes, err := pool.Open(servers(t, 1)...)
 	require.NoError(t, err)
 	var hint func(string)
@@ -259,7 +260,7 @@ func TestDoubtsAreToldByOneGoroutine(t *testing.T) {
 		hint("")
 	}
 	assert.LessOrEqual(t, runtime.NumGoroutine(), before+10)
-	assert.LessOrEqual(t, e.Entries(), 3) // the key, the goroutine, and one that is just ending
+	assert.LessOrEqual(t, e.Entries(), 3) // the key, the goroutine, and a goroutine that is just ending
 	stop()
 	lock.Release(t.Context())
 	assert.NoError(t, e.Close(t.Context()))

@@ -8,43 +8,43 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/core"
 )
 
-// An entry is a Key in the table. It stays there while its Key has a caller, a claim, or an answer to come,
-// so a late answer finds it, and a release is always before the next vote. It stays for another second
-// where other processes wanted the key.
+// An entry is a Key in the table. It stays while its Key has a caller, a claim, or an outstanding
+// answer, so that late answers find it and a release precedes the next attempt. If other processes
+// wanted the key, it stays for another second.
 type entry struct {
 	engine *Engine
 	mu     sync.Mutex
-	key    core.Key      // guarded by mu, as all that follow
-	at     clock.Instant // the timer fires; zero: it does not
-	gone   bool          // from the table
-	index  int32         // in the heap of the timers, plus one; guarded by these
+	key    core.Key      // guarded by mu, like all fields up to gone
+	at     clock.Instant // time of the timer; zero for none
+	gone   bool          // dropped from the table
+	index  int32         // in the heap of the timers, plus one; guarded by the timers
 }
 
-// happen has something happen to the key of an entry, which is locked, and unlocks it.
-func (n *entry) happen(do func(*core.Key, clock.Instant)) {
+// apply applies an event to the key of a locked entry, and unlocks the entry.
+func (n *entry) apply(do func(*core.Key, clock.Instant)) {
 	now, r := n.engine.clock.Now(), n.lend()
 	do(&n.key, now)
 	n.finish(now, r)
 }
 
-// lend lends the key room for the effects of one call.
+// lend lends the key a buffer for the effects of one call.
 func (n *entry) lend() *[]core.Effect {
-	room := n.engine.rooms.Get().(*[]core.Effect)
-	n.key.Lend(room)
-	return room
+	buffer := n.engine.buffers.Get().(*[]core.Effect)
+	n.key.Lend(buffer)
+	return buffer
 }
 
-// carried gives back the room for effects, which are carried out.
-func (n *entry) carried(room *[]core.Effect) {
+// carried takes the buffer back after its effects were carried out.
+func (n *entry) carried(buffer *[]core.Effect) {
 	n.key.Carried()
-	clear(*room)
-	*room = (*room)[:0]
-	n.engine.rooms.Put(room)
+	clear(*buffer)
+	*buffer = (*buffer)[:0]
+	n.engine.buffers.Put(buffer)
 }
 
-// carry carries out the effects of the last call, but those that come after the entry is unlocked.
+// carry carries out the effects of the last call that need the locked entry.
 func (n *entry) carry() {
-	for i := 0; i < len(n.key.Effects()); i++ { // there can be more while a node fails at once
+	for i := 0; i < len(n.key.Effects()); i++ { // a node that fails at once adds effects
 		switch f := n.key.Effects()[i]; f.Kind {
 		case core.Send:
 			n.send(f)
@@ -53,11 +53,11 @@ func (n *entry) carry() {
 		case core.Unlisten:
 			n.engine.hints.remove()
 		case core.End:
-			if o, ok := f.Hold.Shell.(Owner); ok {
+			if o, ok := f.Hold.Ref.(Owner); ok {
 				o.Ended(Lock{Hold: f.Hold, entry: n})
 			}
 		case core.Extended:
-			if o, ok := f.Hold.Shell.(Owner); ok {
+			if o, ok := f.Hold.Ref.(Owner); ok {
 				o.Extended(Lock{Hold: f.Hold, entry: n})
 			}
 		case core.Voted:
@@ -67,7 +67,7 @@ func (n *entry) carry() {
 }
 
 // finish carries out the effects of the last call, and unlocks the entry.
-func (n *entry) finish(now clock.Instant, room *[]core.Effect) {
+func (n *entry) finish(now clock.Instant, buffer *[]core.Effect) {
 	n.carry()
 	var few [4]core.Effect // on the stack
 	later := few[:0]
@@ -76,20 +76,20 @@ func (n *entry) finish(now clock.Instant, room *[]core.Effect) {
 			later = append(later, f)
 		}
 	}
-	n.carried(room)
+	n.carried(buffer)
 	switch due := n.key.Due(); {
-	case n.gone: // a holder that came back late has asked it
+	case n.gone: // a late holder used the dropped entry
 	case n.key.Idle(now):
 		n.engine.forget(n)
-	case due > 0 && (n.at == 0 || due < n.at): // a timer that fires for nothing costs less than to move it
+	case due > 0 && (n.at == 0 || due < n.at): // an early timer costs less than moving it
 		n.at = due
 		n.engine.timers.put(n)
 	}
 	n.mu.Unlock()
 	for _, f := range later {
 		if f.Kind != core.Lost {
-			f.Caller.Shell.(*waiter).woken <- struct{}{} // it has room for the one that is sent
-		} else if t, ok := f.Ballot.Shell.(*trial); ok {
+			f.Caller.Ref.(*waiter).woken <- struct{}{} // the channel has room for its only message
+		} else if t, ok := f.Ballot.Ref.(*trial); ok {
 			n.engine.judge.closes(t)
 		}
 	}
@@ -97,16 +97,16 @@ func (n *entry) finish(now clock.Instant, room *[]core.Effect) {
 
 // send submits a request.
 func (n *entry) send(f core.Effect) {
-	if f.Ballot.Shell == nil {
-		if f.Ballot.Shell = n; n.engine.judge != nil && f.Ballot.IsVote() {
-			f.Ballot.Shell = n.engine.judge.begin(f.Ballot, n)
+	if f.Ballot.Ref == nil {
+		if f.Ballot.Ref = n; n.engine.judge != nil && f.Ballot.IsVote() {
+			f.Ballot.Ref = n.engine.judge.begin(f.Ballot, n)
 		}
 	}
 	to := protocol.Receiver((*receiver)(f.Ballot))
-	if t, ok := f.Ballot.Shell.(*trial); ok {
+	if t, ok := f.Ballot.Ref.(*trial); ok {
 		to = t
 	}
-	var failed []int // at once; all of them, before one decides
+	var failed []int // nodes that fail at once; their failures are applied after all requests were submitted
 	for i, node := range n.engine.nodes {
 		if !f.To.Has(i) {
 			continue
@@ -124,10 +124,10 @@ func (n *entry) send(f core.Effect) {
 	}
 }
 
-// hear takes a node's answer.
-func (n *entry) hear(b *core.Ballot, node int, reply *protocol.Reply) {
+// handleReply takes a node's answer to a ballot.
+func (n *entry) handleReply(b *core.Ballot, node int, reply *protocol.Reply) {
 	n.mu.Lock()
-	n.engine.servers.isFirst(node, reply, b.IsFirst)
+	n.engine.servers.recordServer(node, reply, b.IsFirst)
 	n.engine.tell(b, node, reply)
 	if !n.key.Count(b, node, reply) {
 		n.mu.Unlock()
@@ -138,22 +138,24 @@ func (n *entry) hear(b *core.Ballot, node int, reply *protocol.Reply) {
 	n.finish(now, r)
 }
 
-// tell tells Events of an answer.
+// tell reports an answer to Events.
 func (e *Engine) tell(b *core.Ballot, node int, reply *protocol.Reply) {
 	if e.events != nil {
-		copied := *reply // so that replies stay on the stack where nobody wants to know
+		copied := *reply // without observers, replies stay on the stack
 		e.events.Answered(Answer{b.Tag, b.IsOfHeld(), &b.Req, node, &copied, e.clock.Now().Sub(b.Start)})
 	}
 }
 
-// A receiver is a Ballot as nodes see it.
+// A receiver is the Ballot that nodes reply to.
 type receiver core.Ballot
 
 // Receive implements protocol.Receiver.
 func (r *receiver) Receive(node int, reply protocol.Reply) {
 	b := (*core.Ballot)(r)
-	b.Shell.(*entry).hear(b, node, &reply)
+	b.Ref.(*entry).handleReply(b, node, &reply)
 }
 
 // Receive implements protocol.Receiver.
-func (t *trial) Receive(node int, reply protocol.Reply) { t.entry.engine.judge.hear(t, node, &reply) }
+func (t *trial) Receive(node int, reply protocol.Reply) {
+	t.entry.engine.judge.handleReply(t, node, &reply)
+}

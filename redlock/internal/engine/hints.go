@@ -10,25 +10,26 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/core"
 )
 
-// maxListening bounds the keys at which nodes hint, because a server remembers so many for all clients
-// (tracking-table-max-keys, by default a million). One whose table is full forgets a key for each that it
-// is to remember, and hints at that.
+// maxListening bounds the keys with hints, because a server remembers a limited number for all
+// clients (tracking-table-max-keys, a million by default). A server with a full table forgets a key
+// for each new one, and sends a hint about it.
 const maxListening = 100_000
 
-// hints are the watchers of all nodes, one each for all keys, while any key listens.
+// hints has a watcher for each node while any key listens.
 type hints struct {
 	engine *Engine
-	count  atomic.Int64               // of keys that listen; changed under mu
-	doubts atomic.Int64               // that have come, while a goroutine tells all keys
-	also   func(node int, key string) // is told of each hint; nil: none
+	count  atomic.Int64               // listening keys; changed under mu
+	doubts atomic.Int64               // number of unreported doubts; zero without a goroutine
+	also   func(node int, key string) // called with each hint; may be nil
 	mu     sync.Mutex
 	stops  []func()
 }
 
-// OnHint has f called with each hint, as by protocol.Watchable. It is called before the engine is used.
+// OnHint makes the engine call f with each hint, like protocol.Watchable. It must be called before
+// the first lock.
 func (e *Engine) OnHint(f func(node int, key string)) { e.hints.also = f }
 
-// Listen has the nodes hint until stop is called.
+// Listen makes the nodes send hints until stop is called.
 func (e *Engine) Listen() (stop func()) {
 	e.hints.add()
 	return e.hints.remove
@@ -61,9 +62,9 @@ func (h *hints) remove() {
 	h.stops = nil
 }
 
-// hint is called when the key may have changed at node i, or any key if it is empty. The goroutine is the
-// node's and must not be kept: to go through a million keys takes seconds. So another tells them of a doubt, one
-// at a time, and Close waits for it as for an entry.
+// hint is called when the key may have changed at node i; an empty key means any key. The caller is
+// a goroutine of the node that must continue soon, but a loop over a million keys takes seconds. So
+// another goroutine reports doubts to all keys, and Close waits for it.
 func (h *hints) hint(i int, key string) {
 	e := h.engine
 	if h.also != nil {
@@ -78,13 +79,14 @@ func (h *hints) hint(i int, key string) {
 		return
 	}
 	if of, waiter, ok := keys.OfCall(key); ok {
-		e.happen(of, func(k *core.Key, now clock.Instant) { k.Call(waiter, now) })
+		e.apply(of, func(k *core.Key, now clock.Instant) { k.Call(waiter, now) })
 		return
 	}
-	e.happen(key, func(k *core.Key, now clock.Instant) { k.Hint(i, now) })
+	e.apply(key, func(k *core.Key, now clock.Instant) { k.Hint(i, now) })
 }
 
-// doubt tells all keys that hints may have been missed, and once more if that was so again meanwhile.
+// doubt reports to all keys that hints may have been missed. It repeats the report if hints may
+// have been missed in the meantime.
 func (h *hints) doubt() {
 	defer h.engine.count(-1)
 	for told := int64(0); !h.doubts.CompareAndSwap(told, 0); {

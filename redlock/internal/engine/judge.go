@@ -10,8 +10,8 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
-// A judge asks the memory guard what the votes of nodes are worth. Nothing is locked under its mutex: the guard
-// knows no keys, and its verdicts go to them as answers do.
+// A judge asks the memory guard for verdicts on votes. It locks nothing under its mutex: the guard
+// has no keys, and its verdicts are delivered like answers.
 type judge struct {
 	engine *Engine
 	terms  *guard.Terms
@@ -19,26 +19,26 @@ type judge struct {
 	guard  *guard.Guard
 }
 
-// A trial is a ballot whose votes are judged.
+// A trial is a ballot with judged votes.
 type trial struct {
 	guard.Trial
 	ballot  *core.Ballot
 	entry   *entry
-	servers quorum.Set // that have answered, by their numbers; guarded by the judge
+	servers quorum.Set // servers that have answered, by number; guarded by the judge
 }
 
-// begin makes the trial of a ballot.
+// begin creates the trial of a ballot.
 func (j *judge) begin(b *core.Ballot, n *entry) *trial {
 	t := &trial{ballot: b, entry: n}
 	t.Request, t.Start, t.Owner, t.Repairs = &b.Req, b.Start, t, b.IsRepair()
 	return t
 }
 
-// hear judges the reply to a vote, and passes on what it is worth.
-func (j *judge) hear(t *trial, node int, reply *protocol.Reply) {
+// handleReply judges the reply to a vote, and delivers the verdict.
+func (j *judge) handleReply(t *trial, node int, reply *protocol.Reply) {
 	verdict := guard.Judged
-	j.happen(func(now clock.Instant) {
-		if !j.engine.servers.isFirst(node, reply, t.servers.AddNew) {
+	j.apply(func(now clock.Instant) {
+		if !j.engine.servers.recordServer(node, reply, t.servers.AddNew) {
 			return
 		}
 		if t.HadKey = t.ballot.HadKey; now >= t.ballot.HadUntil {
@@ -47,27 +47,27 @@ func (j *judge) hear(t *trial, node int, reply *protocol.Reply) {
 		verdict = j.guard.Judge(&t.Trial, node, reply, now)
 	})
 	if verdict != guard.Parked {
-		t.entry.hear(t.ballot, node, reply)
+		t.entry.handleReply(t.ballot, node, reply)
 		return
 	}
 	t.entry.mu.Lock()
-	t.entry.key.Park(t.ballot, node) // for nothing if it was settled meanwhile
+	t.entry.key.Park(t.ballot, node) // no effect if the vote was judged in the meantime
 	t.entry.mu.Unlock()
 }
 
-// closes says that the vote was lost.
-func (j *judge) closes(t *trial) { j.happen(func(clock.Instant) { j.guard.Close(&t.Trial) }) }
+// closes ends the trial of a lost attempt.
+func (j *judge) closes(t *trial) { j.apply(func(clock.Instant) { j.guard.Close(&t.Trial) }) }
 
-// happen has something happen to the guard. Then it passes on the verdicts of votes that were parked, and asks
+// apply applies an event to the guard. Then it delivers the verdicts on parked votes, and asks
 // nodes for their records.
-func (j *judge) happen(do func(clock.Instant)) {
+func (j *judge) apply(do func(clock.Instant)) {
 	j.mu.Lock()
 	do(j.engine.clock.Now())
 	admits, settled := j.guard.Effects()
 	j.mu.Unlock()
 	for _, s := range settled {
 		t := s.Trial.Owner.(*trial)
-		t.entry.hear(t.ballot, s.Node, &s.Reply)
+		t.entry.handleReply(t.ballot, s.Node, &s.Reply)
 	}
 	for _, a := range admits {
 		r := &admission{j, a.Sent}
@@ -77,7 +77,7 @@ func (j *judge) happen(do func(clock.Instant)) {
 	}
 }
 
-// An admission takes the reply to a question for a node's record.
+// An admission receives the reply to a question for a node's record.
 type admission struct {
 	judge *judge
 	sent  clock.Instant
@@ -85,5 +85,5 @@ type admission struct {
 
 // Receive implements protocol.Receiver.
 func (a *admission) Receive(node int, reply protocol.Reply) {
-	a.judge.happen(func(now clock.Instant) { a.judge.guard.Record(node, a.sent, now, &reply) })
+	a.judge.apply(func(now clock.Instant) { a.judge.guard.Record(node, a.sent, now, &reply) })
 }

@@ -17,19 +17,20 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
-// A Poll is a request to all nodes that is no matter of a Key: what they hold, a mark, or the release of a lock by
-// its value.
+// A Poll is a request to all nodes without a Key: a look at their holders, a mark, or the release
+// of a lock by its value.
 type Poll struct {
 	Start   clock.Instant
 	Tally   quorum.Tally
-	Replies []protocol.Reply // by node; those that have not answered have no Outcome
-	After   []time.Duration  // from the Start to the answer
+	Replies []protocol.Reply // by node; without an Outcome before the answer
+	After   []time.Duration  // response times
 
 	engine  *Engine
-	judge   func(*protocol.Reply) // changes replies to what they are worth; nil: they count as they are
+	judge   func(*protocol.Reply) // replaces replies by their verdicts; may be nil
+	voters  func() quorum.Set     // the nodes whose grants count; nil for all
 	req     protocol.Request
 	tag     any
-	answers chan pollAnswer // has room for all
+	answers chan pollAnswer // with room for all answers
 }
 
 type pollAnswer struct {
@@ -38,7 +39,7 @@ type pollAnswer struct {
 	at    clock.Instant
 }
 
-// Ask begins a Poll. Until all nodes have answered it counts as a key, which Close waits for.
+// Ask begins a Poll. The Poll counts as a key until all nodes have answered, so Close waits for it.
 func (e *Engine) Ask(req protocol.Request, tag any) *Poll {
 	n := len(e.nodes)
 	p := &Poll{
@@ -54,7 +55,7 @@ func (e *Engine) Ask(req protocol.Request, tag any) *Poll {
 	return p
 }
 
-// AskSlots begins a Poll for each of k slots of the request's key, so that they share packets.
+// AskSlots begins a Poll for each of k slots of the request's key. They share packets.
 func (e *Engine) AskSlots(req protocol.Request, k int, tag any) (polls []*Poll) {
 	for slot := range k {
 		of := req
@@ -74,19 +75,19 @@ func (p *Poll) Receive(node int, r protocol.Reply) {
 	e.count(-1)
 }
 
-// All and Decided tell when there are enough answers to a Poll: when there are all, or when a quorum has done what
-// was asked, or a majority cannot.
+// All and Decided are conditions for Wait. All waits for every answer. Decided waits until a quorum
+// has granted, or a majority cannot.
 func All(t quorum.Tally) bool     { return t.Pending() == 0 }
 func Decided(t quorum.Tally) bool { return t.Verdict() == quorum.Won || t.Gone() }
 
-// Wait counts answers until there are enough or all, or the request's Timeout is over, or the context ends. It
-// is called once.
+// Wait counts answers until isEnough is true, all nodes have answered, the request's Timeout has
+// expired, or the context ends. Wait must be called only once.
 func (p *Poll) Wait(ctx context.Context, isEnough func(quorum.Tally) bool) {
 	over := make(chan struct{})
 	defer p.engine.clock.AfterFunc(p.Start.Add(p.req.Timeout).Sub(p.engine.clock.Now()), func() { close(over) }).Stop()
 	for !All(p.Tally) && !isEnough(p.Tally) {
 		select {
-		case a := <-p.answers: // also one that came before the end, which would win half of the time
+		case a := <-p.answers: // otherwise select would choose the end half of the time
 			p.add(a)
 			continue
 		default:
@@ -102,17 +103,32 @@ func (p *Poll) Wait(ctx context.Context, isEnough func(quorum.Tally) bool) {
 	}
 }
 
+// OfVoters counts only grants of the nodes that hold the Lock, because other nodes may have
+// forgotten the state in question. It must be called before Wait.
+func (p *Poll) OfVoters(l Lock) {
+	p.voters = func() quorum.Set {
+		l.entry.mu.Lock()
+		defer l.entry.mu.Unlock()
+		return l.Claim.Voters()
+	}
+}
+
+var errNoVoter = errors.New("it did not vote for the lock")
+
 func (p *Poll) add(a pollAnswer) {
-	p.engine.servers.isFirst(a.node, &a.reply, p.Tally.IsFirst)
+	p.engine.servers.recordServer(a.node, &a.reply, p.Tally.IsFirst)
 	if p.judge != nil {
 		p.judge(&a.reply)
+	}
+	if p.voters != nil && a.reply.Outcome == protocol.Granted && !p.voters().Has(a.node) {
+		a.reply = protocol.Reply{Outcome: protocol.Unknown, Err: errNoVoter}
 	}
 	p.Tally.Add(a.reply.Outcome)
 	p.Replies[a.node], p.After[a.node] = a.reply, a.at.Sub(p.Start)
 }
 
-// Failure returns why no quorum has done what was asked, or nil if one has. Its Kind is NotHeld where a majority
-// cannot do it any more, and NoQuorum where too few have answered.
+// Failure returns the reason no quorum has granted, or nil. Its Kind is NotHeld if a majority
+// cannot grant any longer, and NoQuorum if too few nodes have answered.
 func (p *Poll) Failure() *core.Failure {
 	now := p.engine.clock.Now()
 	f := &core.Failure{Kind: core.NoQuorum, At: now, Nodes: p.Tally.Nodes, Votes: p.Tally.Granted, Took: now.Sub(p.Start)}
@@ -133,7 +149,7 @@ func (p *Poll) Failure() *core.Failure {
 	return f
 }
 
-// Answer returns what a node has said. Without an Outcome it has said nothing for so long.
+// Answer returns the answer of a node. Without an answer its Outcome is zero, with the time so far.
 func (p *Poll) Answer(node int) core.Answer {
 	r, after := p.Replies[node], p.After[node]
 	if r.Outcome == 0 {
@@ -142,8 +158,8 @@ func (p *Poll) Answer(node int) core.Answer {
 	return core.Answer{Node: node, Outcome: r.Outcome, Err: r.Err, TTL: r.TTL, Owner: r.Owner, Readers: r.Readers, After: after}
 }
 
-// Marks returns the marks of the nodes that have told theirs, zero for none. A mark of other digits than the scripts
-// write is a fault of its node.
+// Marks returns the marks of the nodes that have answered, zero for none. A mark in another format
+// than the scripts' is a fault of its node.
 func (p *Poll) Marks() (marks []int64) {
 	for i := range p.Replies {
 		r := &p.Replies[i]
@@ -153,7 +169,7 @@ func (p *Poll) Marks() (marks []int64) {
 		mark, err := strconv.ParseUint(cmp.Or(r.Value, "0"), 10, 53)
 		if err != nil {
 			*r = protocol.Reply{Outcome: protocol.Failed,
-				Err: fmt.Errorf("its mark is no number (delete the key %s* on this node when the tick is over)", keys.Mark)}
+				Err: fmt.Errorf("its mark is not a number (after the tick, delete the key %s* on this node)", keys.Mark)}
 			p.Tally.Granted--
 			p.Tally.Add(r.Outcome)
 			continue
@@ -163,10 +179,9 @@ func (p *Poll) Marks() (marks []int64) {
 	return marks
 }
 
-// Meet asks all nodes whether their clients have this one's settings, and returns why a quorum does
-// not say so, or nil. The failure is of kind InQuarantine if there is a quorum with the nodes that
-// have no clients, and no node has others: then Introduce is what is missing. Without the memory guard
-// there is nothing to ask.
+// Meet asks all nodes whether their clients have the same settings, and returns a failure unless a
+// quorum confirms. The failure is InQuarantine if nodes without clients complete a quorum, and no
+// node has other clients: then Introduce must follow. Without the memory guard, Meet asks nothing.
 func (e *Engine) Meet(ctx context.Context, timeout time.Duration) *core.Failure {
 	if e.judge == nil {
 		return nil
@@ -202,24 +217,25 @@ func (e *Engine) Meet(ctx context.Context, timeout time.Duration) *core.Failure 
 		}
 	}
 	switch {
-	case others >= p.Tally.Quorum() && f.Votes > 0: // of clients that lost a race for new nodes
+	case others >= p.Tally.Quorum() && f.Votes > 0: // nodes of clients that lost a race for new nodes
 		e.Introduce()
-	case others > 0: // the others may have forgotten its clients
+	case others > 0: // the other nodes may have forgotten their clients
 	case !failed.Outage():
 		f.Kind = core.InQuarantine
 	}
 	return f
 }
 
-// Introduce has nodes without a record get one that tells of this client.
-func (e *Engine) Introduce() { e.judge.happen(e.judge.guard.Introduce) }
+// Introduce writes a record of this client to the nodes without one.
+func (e *Engine) Introduce() { e.judge.apply(e.judge.guard.Introduce) }
 
-// Changed has the key looked at, as if all nodes had hinted at it. Nodes do not hint at what their own client does.
+// Changed makes the engine look at the key, as after a hint from all nodes. Nodes send no hints
+// about changes of their own client.
 func (e *Engine) Changed(key string) {
 	for i := range e.nodes {
 		e.hints.hint(i, key)
 	}
 }
 
-// Op returns what the nodes were asked.
+// Op returns the operation of the Poll.
 func (p *Poll) Op() protocol.Op { return p.req.Op }

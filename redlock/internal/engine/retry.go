@@ -8,21 +8,21 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/core"
 )
 
-// A Schedule is how a caller waits. The zero Schedule tries once.
+// A Schedule is the way a caller waits. The zero Schedule tries once.
 type Schedule struct {
-	InLine   bool          // behind the callers that came before, without tries of its own
-	Retries  int           // how many tries follow the first, or Forever
-	Interval time.Duration // from the start of a try to that of the next; zero: short pauses that grow
+	InLine   bool          // waits in line, without tries of its own
+	Retries  int           // tries after the first, or Forever
+	Interval time.Duration // between the starts of two tries; zero for short, growing pauses
 }
 
-// Forever are the Retries of a caller that tries until its context ends, or its Patience through an outage.
+// Forever makes a caller try until its context ends, or until its Patience ends in an outage.
 const Forever = -1
 
-// maxSettling is how many times a caller that tries once tries again after callers that came at the same
-// moment have split the votes. Without it none of them might get the lock.
+// maxSettling is the number of extra tries of a caller that tries once, after callers at the same
+// moment have split the votes. Without these tries, possibly no caller would get the lock.
 const maxSettling = 5
 
-// Get gets the lock as the Schedule says. It returns what Acquire or Try does.
+// Get gets the lock by the Schedule. It returns the same as Acquire or Try.
 func (e *Engine) Get(ctx context.Context, key string, t *core.Terms, s Schedule) (Lock, *core.Failure, error) {
 	if s.InLine {
 		return e.Acquire(ctx, key, t)
@@ -30,32 +30,28 @@ func (e *Engine) Get(ctx context.Context, key string, t *core.Terms, s Schedule)
 	return e.Try(ctx, key, t, s)
 }
 
-// Try tries to get the lock, or says why the last try has not got it. With a context's error the failure is
-// that of the last try that was not cut short.
+// Try tries to get the lock. Without a lock it returns the failure of the last try. If the context
+// ends first, it also returns the context's error, with the failure of the last complete try.
 func (e *Engine) Try(ctx context.Context, key string, t *core.Terms, s Schedule) (lock Lock, f *core.Failure, err error) {
-	f, err = e.Repeat(ctx, t, s, func() (f *core.Failure, worth int, err error) {
+	f, err = e.Repeat(ctx, t, s, func(ctx context.Context) (f *core.Failure, worth int, err error) {
 		lock, f, err = e.arrive(ctx, key, core.Caller{Terms: t, Try: true})
 		return f, 0, err
 	})
 	return lock, f, err
 }
 
-// TryAsking is Try without a Schedule. It calls ask when a try has asked for the lock, so that the nodes get the Poll
-// in the same packet, behind that. It returns the Poll of the last try.
-func (e *Engine) TryAsking(ctx context.Context, key string, t *core.Terms, ask func() *Poll) (lock Lock, p *Poll, f *core.Failure, err error) {
-	f, err = e.Repeat(ctx, t, Schedule{}, func() (f *core.Failure, worth int, err error) {
-		if err := ctx.Err(); err != nil {
-			return nil, 0, err
-		}
-		c := e.begin(key, core.Caller{Terms: t, Try: true})
-		p = ask()
-		lock, f, err = c.grant(ctx)
-		return f, 0, err
-	})
-	return lock, p, f, err
+// TryAsking tries once. It calls ask after it has requested the lock, so that the nodes get the
+// requests of ask in the same packet, after the request for the lock.
+func (e *Engine) TryAsking(ctx context.Context, key string, t *core.Terms, ask func()) (Lock, *core.Failure, error) {
+	if err := ctx.Err(); err != nil {
+		return Lock{}, nil, err
+	}
+	c := e.begin(key, core.Caller{Terms: t, Try: true})
+	ask()
+	return c.grant(ctx)
 }
 
-// settling is how many more tries a failure is worth by itself.
+// settling returns the number of extra tries after a failure.
 func settling(f *core.Failure) int {
 	if f.IsSplit() {
 		return maxSettling
@@ -63,21 +59,22 @@ func settling(f *core.Failure) int {
 	return 0
 }
 
-// Repeat calls try as the Schedule says, until it has no failure. Without Retries, try says how many more its
-// failure is worth, beside those that settle split votes. What has no line is tried Forever by a caller that would wait
-// in one. Repeat returns what Try does.
-func (e *Engine) Repeat(ctx context.Context, t *core.Terms, s Schedule, try func() (f *core.Failure, worth int, err error)) (*core.Failure, error) {
+// Repeat calls try according to the Schedule, until it succeeds. Without Retries, try returns the
+// number of further tries that its failure justifies, in addition to the tries that settle split
+// votes. These tries end when three timeouts have passed since the first try began. For locks
+// without a line, a caller that would wait in line tries Forever. Repeat returns the same as Try.
+func (e *Engine) Repeat(ctx context.Context, t *core.Terms, s Schedule, try func(context.Context) (f *core.Failure, worth int, err error)) (*core.Failure, error) {
 	if s.InLine {
 		s.Retries = Forever
 	}
-	now := e.clock.Now()
+	now, inner := e.clock.Now(), ctx
 	r := retry{Schedule: s, terms: t, group: &e.group, arrived: now}
 	for {
 		r.began = now
-		f, worth, err := try()
+		f, worth, err := try(inner)
 		switch now = e.clock.Now(); {
 		case err != nil && r.failure != nil:
-			return r.failure.After(now), err
+			return r.failure.After(now), ctx.Err()
 		case err != nil || f == nil:
 			return f, err
 		}
@@ -85,9 +82,21 @@ func (e *Engine) Repeat(ctx context.Context, t *core.Terms, s Schedule, try func
 		if !again {
 			return r.failure, nil
 		}
+		if s.Retries == 0 && inner == ctx {
+			var stop context.CancelFunc
+			inner, stop = e.Within(ctx, r.arrived.Add(3*t.Timeout))
+			defer stop()
+		}
 		e.sleep(ctx, pause)
 		now = e.clock.Now()
 	}
+}
+
+// Within returns a context that ends at a moment, or with ctx.
+func (e *Engine) Within(ctx context.Context, at clock.Instant) (context.Context, context.CancelFunc) {
+	inner, cancel := context.WithCancel(ctx)
+	timer := e.clock.AfterFunc(at.Sub(e.clock.Now()), cancel)
+	return inner, func() { timer.Stop(); cancel() }
 }
 
 // A retry is a caller between two tries.
@@ -96,13 +105,13 @@ type retry struct {
 	terms   *core.Terms
 	group   *core.Group
 	arrived clock.Instant
-	began   clock.Instant // the last try
-	tries   int           // that have failed, but the last
-	outage  clock.Instant // since when no quorum has answered; zero: one has
-	failure *core.Failure // of the last try
+	began   clock.Instant // start of the last try
+	tries   int           // failed tries before the last
+	outage  clock.Instant // start of the current outage; zero without one
+	failure *core.Failure // failure of the last try
 }
 
-// failed decides whether another try follows one that has failed, and after what pause. Without Retries the
+// failed decides whether another try follows a failed one, and after which pause. Without Retries,
 // worth decides.
 func (r *retry) failed(f *core.Failure, worth int, now clock.Instant) (pause time.Duration, again bool) {
 	if f.Kind != core.NoQuorum {
@@ -112,9 +121,9 @@ func (r *retry) failed(f *core.Failure, worth int, now clock.Instant) (pause tim
 	}
 	r.failure = f.During(r.outage, now)
 	switch {
-	case r.Interval > 0: // from start to start, so that slow tries do not shift the rest
+	case r.Interval > 0: // counts between starts, so that slow tries do not delay later ones
 		pause = max(0, r.Interval-now.Sub(r.began))
-	case f.Kind != core.Stale: // no other client is in the way
+	case f.Kind != core.Stale: // no client blocks the lock
 		pause = r.group.Delay(r.tries, f)
 	}
 	switch {

@@ -12,8 +12,8 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
-// TestWhatFollowsAFailedTry: each failure is that of a try which took the time before it.
-func TestWhatFollowsAFailedTry(t *testing.T) {
+// TestScheduleFollowsEachFailedTry: each failure belongs to a try of the duration before it.
+func TestScheduleFollowsEachFailedTry(t *testing.T) {
 	t.Parallel()
 	const (
 		ms     = time.Millisecond
@@ -24,7 +24,7 @@ func TestWhatFollowsAFailedTry(t *testing.T) {
 	outage := core.Failure{Kind: core.NoQuorum, Silent: quorum.All(3)}
 	rejected := core.Failure{Kind: core.NoQuorum, Nodes: 1, Answers: []core.Answer{{Err: protocol.PermanentError("NOAUTH")}}}
 	type step struct {
-		after  time.Duration // the start of the try
+		after  time.Duration // duration of the try
 		failed core.Failure
 		pause  time.Duration // the longest; noMore: there is no other try
 		outage time.Duration

@@ -10,20 +10,22 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
-// servers tell apart the processes behind the nodes. A server that is given by two addresses or databases has one
-// vote in each ballot. Where a node stays at its server, which is nearly always, no mutex is taken.
+// servers distinguishes the processes behind the nodes. A server with two addresses or databases
+// has one vote in each ballot. No mutex is taken while a node stays at its server, which is nearly
+// always.
 type servers struct {
 	nodes []protocol.Node
 	mu    sync.Mutex
-	of    []atomic.Pointer[server] // by node: the one that has answered last; changed under mu
+	of    []atomic.Pointer[server] // last server of each node; changed under mu
 }
 
 type server struct {
 	run, process string
-	number       int // nodes with the same process have the same
+	number       int // equal for nodes with the same process
 }
 
-// answers notes that a node has answered by run, and returns the number of the server.
+// answers records that the server run has answered for a node, and returns the number of the
+// server.
 func (s *servers) answers(node int, run string) (number int) {
 	if of := s.of[node].Load(); of != nil && of.run == run {
 		return of.number
@@ -32,7 +34,7 @@ func (s *servers) answers(node int, run string) (number int) {
 	defer s.mu.Unlock()
 	of := &server{run: run}
 	of.process, _, _ = strings.Cut(run, "/") // a data set may have two names
-	if other := s.twin(node, of.process); other >= 0 {
+	if other := s.duplicateOf(node, of.process); other >= 0 {
 		of.number = s.of[other].Load().number
 	} else {
 		var taken quorum.Set
@@ -49,8 +51,8 @@ func (s *servers) answers(node int, run string) (number int) {
 	return of.number
 }
 
-// twin returns another node with the process, or -1.
-func (s *servers) twin(node int, process string) int {
+// duplicateOf returns another node that reaches the same server process, or -1.
+func (s *servers) duplicateOf(node int, process string) int {
 	for i := range s.of {
 		if o := s.of[i].Load(); i != node && o != nil && o.process == process {
 			return i
@@ -59,15 +61,15 @@ func (s *servers) twin(node int, process string) int {
 	return -1
 }
 
-// isFirst reports whether the server has not replied yet, which note tells and notes. If it has, its reply is
-// changed: a server has one vote, by however many nodes.
-func (s *servers) isFirst(node int, reply *protocol.Reply, note func(server int) bool) bool {
+// recordServer records with note that the server has replied, and reports whether this reply is the
+// first. It changes a second reply, because a server with several nodes has one vote.
+func (s *servers) recordServer(node int, reply *protocol.Reply, note func(server int) bool) bool {
 	if reply.Run == "" || reply.Outcome != protocol.Granted && reply.Outcome != protocol.Refused || note(s.answers(node, reply.Run)) {
 		return true
 	}
 	process, _, _ := strings.Cut(reply.Run, "/")
-	other := "another node" // without a twin, two nodes have swapped their servers within the ballot
-	if twin := s.twin(node, process); twin >= 0 {
+	other := "another node" // without a duplicate, two nodes have swapped their servers during the ballot
+	if twin := s.duplicateOf(node, process); twin >= 0 {
 		other = s.nodes[twin].String()
 	}
 	guard.Disown(reply, other)

@@ -16,7 +16,7 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
-// A door is a node that leads to a server, which grants all.
+// A door is a node that leads to a server. The server grants every request.
 type door struct{ name, run string }
 
 func (d *door) String() string { return d.name }
@@ -27,8 +27,8 @@ func (d *door) Submit(_ *protocol.Request, slot int, to protocol.Receiver) error
 	return nil
 }
 
-// TestAServerHasOneVote, by however many nodes it answers.
-func TestAServerHasOneVote(t *testing.T) {
+// TestServerHasOneVote: a server that answers for several nodes has only one vote.
+func TestServerHasOneVote(t *testing.T) {
 	t.Parallel()
 	doors := []*door{{"a", "x/own"}, {"b", "x/own"}, {"c", "x/copied"}, {"d", "y/own"}, {"e", "z/own"}}
 	e := engine.New(engine.Config{Nodes: []protocol.Node{doors[0], doors[1], doors[2], doors[3], doors[4]}, Clock: clock.System})
@@ -58,7 +58,7 @@ func TestAServerHasOneVote(t *testing.T) {
 		}
 		require.Equal(t, 2, votes())
 	}
-	doors[2].run, doors[4].run = "v/own", "w/own" // other servers have come
+	doors[2].run, doors[4].run = "v/own", "w/own" // other servers
 	require.Equal(t, 4, votes())
 	for range 20 {
 		lock, f, err := e.Acquire(t.Context(), "job", &terms)
@@ -86,8 +86,9 @@ func (g *gate) Submit(_ *protocol.Request, _ int, to protocol.Receiver) error {
 	return nil
 }
 
-// TestServerVotesOnceThoughNodesSwap their servers within the ballot: server x has voted by node a when node b leads to it.
-func TestServerVotesOnceThoughNodesSwap(t *testing.T) {
+// TestServerVotesOnceWhenNodesSwapServers: during a ballot, server x votes through node a before
+// node b leads to it.
+func TestServerVotesOnceWhenNodesSwapServers(t *testing.T) {
 	t.Parallel()
 	nodes, gates := []protocol.Node{}, []*gate{}
 	for _, name := range []string{"a", "b", "c"} {

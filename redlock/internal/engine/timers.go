@@ -11,13 +11,13 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/core"
 )
 
-// timers have the entries in the order in which they are due, and one timer for the first.
+// timers order the entries by time, with one timer for the first.
 type timers struct {
 	engine  *Engine
 	mu      sync.Mutex
 	heap    byTime
 	timer   clock.Timer
-	armed   clock.Instant // zero: it is not
+	armed   clock.Instant // zero if not armed
 	running bool
 }
 
@@ -48,7 +48,7 @@ func (h *byTime) Pop() any {
 	return last
 }
 
-// put has the entry, which is locked, looked at when its timer fires.
+// put schedules a locked entry.
 func (t *timers) put(n *entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -69,8 +69,8 @@ func (t *timers) remove(n *entry) {
 	}
 }
 
-// arm sets the timer if the first entry is due before it. A timer that fires too early costs less than to
-// set it anew with each entry.
+// arm sets the timer if the first entry is due earlier. An early timer costs less than setting it
+// for each entry.
 func (t *timers) arm() {
 	if t.running || len(t.heap) == 0 || t.armed > 0 && t.armed <= t.heap[0].at {
 		return
@@ -85,15 +85,15 @@ func (t *timers) arm() {
 }
 
 const (
-	// batchSize is how many entries are ticked before those are looked at that have become due meanwhile.
+	// batchSize is the number of ticks between two checks for entries that became due.
 	batchSize = 64
-	// timeSlice is how long keys in trouble are ticked in a row, before a break that is as long. Where servers
-	// have vanished there is more to ask anew and to give back than the processors can do, and those whose
+	// timeSlice is the time for which keys in trouble are ticked in a row, before an equally long
+	// break. After an outage, repeats and releases can occupy all processors, and holders whose
 	// locks end would wait for a processor.
 	timeSlice = time.Millisecond
 )
 
-// take moves entries that are due to the end of waiting.
+// take removes the due entries, and appends them to waiting.
 func (t *timers) take(now clock.Instant, waiting []*entry) []*entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -117,8 +117,8 @@ func (t *timers) begin() bool {
 	return true
 }
 
-// run is called by the timer. One goroutine at a time goes through the entries that are due. It ends what is
-// over before it ticks any: no deadline waits for the requests of others.
+// run is called by the timer. One goroutine at a time handles the due entries. It ends all expired
+// holds before it ticks any, so that no deadline waits for requests.
 func (t *timers) run() {
 	if !t.begin() {
 		return
@@ -132,7 +132,7 @@ func (t *timers) run() {
 		for _, n := range waiting[seen:] {
 			n.expire(now, len(waiting) > batchSize)
 		}
-		if len(waiting)-seen == batchSize { // there may be more
+		if len(waiting)-seen == batchSize { // more entries may be due
 			continue
 		}
 		batch, isWell := waiting[:min(batchSize, len(waiting))], true
@@ -140,7 +140,7 @@ func (t *timers) run() {
 			isWell = n.tick() && isWell
 		}
 		waiting = waiting[len(batch):]
-		runtime.Gosched() // to those whose locks have ended, and to what sends the requests
+		runtime.Gosched() // lets holders that lost their locks run, and the senders of requests
 		if !isWell && len(waiting) > 0 && t.engine.clock.Now().Sub(rested) > timeSlice {
 			t.engine.sleep(context.Background(), timeSlice)
 			rested = t.engine.clock.Now()
@@ -148,14 +148,14 @@ func (t *timers) run() {
 	}
 }
 
-// expire ends a hold that is over. An entry that waits for its tick is due again at its deadline.
+// expire ends an expired hold. An entry that waits for its tick becomes due again at its deadline.
 func (n *entry) expire(now clock.Instant, waits bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	r := n.lend()
 	switch n.at = 0; {
 	case n.key.Expire(now):
-		n.carry() // the end of a hold, and nothing else
+		n.carry() // the only effect is the end of a hold
 	case waits && n.key.Deadline() > 0:
 		n.at = n.key.Deadline()
 		n.engine.timers.put(n)
@@ -163,15 +163,15 @@ func (n *entry) expire(now clock.Instant, waits bool) {
 	n.carried(r)
 }
 
-// tick does what is due. It reports whether that was the renewal of a lock with which all is well.
+// tick does everything that is due. It reports whether that was the renewal of a healthy lock.
 func (n *entry) tick() (isWell bool) {
 	n.mu.Lock()
 	isWell = n.key.IsWell()
-	n.happen((*core.Key).Tick)
+	n.apply((*core.Key).Tick)
 	return isWell
 }
 
-// sleep returns after d, or when the context or the engine ends.
+// sleep waits for d, or for the end of the context or the engine.
 func (e *Engine) sleep(ctx context.Context, d time.Duration) {
 	over := make(chan struct{})
 	defer e.clock.AfterFunc(d, func() { close(over) }).Stop()

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestNoTwoValuesAreAlike: a late release would hit the lock of another.
-func TestNoTwoValuesAreAlike(t *testing.T) {
+// TestValuesAreUnique: otherwise a late release could delete the lock of another holder.
+func TestValuesAreUnique(t *testing.T) {
 	t.Parallel()
 	assert.NotEqual(t, newValue(), newValue())
 	assert.Len(t, newValue(), 40)

@@ -12,21 +12,21 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/core"
 )
 
-// A crowd is Fair callers of some processes, each of which wants the key again and again.
+// A crowd has processes with Fair callers, each of which requests the key again and again.
 type crowd struct {
 	name               string
 	processes, callers int
 	plain              int // processes with one caller that is not Fair
 	hold, think        time.Duration
 	fenced             bool
-	leaves             bool // one in fifty steps a caller gives up
-	silent             bool // the node that keeps the order falls silent
-	locks              int  // a second, at least
+	leaves             bool // a caller leaves in one of fifty steps
+	silent             bool // the home node of the queue stops answering
+	locks              int  // minimum per second
 }
 
-// TestFairCallersOvertakeNobody: a caller is served before another process' caller that came earlier only if
-// messages to one node differ by as much.
-func TestFairCallersOvertakeNobody(t *testing.T) {
+// TestFairCallersNeverOvertake: a caller is served before an earlier caller of another process only
+// if the travel times of messages to one node differ by as much as the arrivals.
+func TestFairCallersNeverOvertake(t *testing.T) {
 	t.Parallel()
 	const hold, think = 100 * time.Microsecond, 20 * time.Millisecond
 	for _, c := range []crowd{
@@ -60,13 +60,13 @@ func TestFairCallersOvertakeNobody(t *testing.T) {
 
 const crowdLasts = time.Second / 2
 
-// run returns the number of locks.
+// run returns the number of acquired locks.
 func (c crowd) run(t *testing.T, seed uint64) int {
 	const (
 		trip   = 200 * time.Microsecond
 		slack  = trip/4 + 2*time.Microsecond
-		falls  = 100 * time.Millisecond // when the node falls silent
-		passes = 200 * time.Millisecond // until all have noticed
+		falls  = 100 * time.Millisecond // time at which the node stops answering
+		passes = 200 * time.Millisecond // time until all processes have noticed that
 	)
 	network := &steady{Rand: rand.New(rand.NewPCG(seed, 2)), trip: trip, silent: -1}
 	r := newRelay(5, c.processes+c.plain, 0, false, c.hold+20*time.Microsecond, network)
@@ -104,7 +104,8 @@ func (c crowd) run(t *testing.T, seed uint64) int {
 	return r.locks
 }
 
-// order returns when the Fair caller came that has just got the key, or zero, and the first that waits.
+// order returns the arrival of the Fair caller that has just acquired the key, or zero, and the
+// arrival of the first waiting one.
 func (r *relay) order() (served, first time.Duration) {
 	first = never
 	for _, p := range r.processes {
@@ -121,7 +122,7 @@ func (r *relay) order() (served, first time.Duration) {
 	return served, first
 }
 
-// leaves has a caller of the process that waits give up.
+// leaves makes a waiting caller of the process leave.
 func (r *relay) leaves(p *process) {
 	i := slices.IndexFunc(p.callers, func(c *caller) bool { return c.hold == nil && r.since[c] > 0 && !c.over })
 	if i < 0 {

@@ -2,7 +2,6 @@ package explore
 
 import (
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -12,14 +11,14 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
-// The judges of progress, truth and order. The promises P1 to P6 say who may hold a lock, and that each call ends. The
-// judges say when it ends, with which outcome, and in which order. How long a caller waits at most is judged by relays
-// (turns_test.go).
+// The judges check progress, truth and order. The promises P1 to P6 define the possible holders of
+// a lock, and that each call ends. The judges check the time, the outcome and the order of these
+// ends. Relays check the maximum wait of a caller (turns_test.go).
 
 // An outcome is the end of a call.
 type outcome struct {
 	*caller
-	failure *core.Failure // nil: it has the lock
+	failure *core.Failure // nil: the caller has the lock
 	at      clock.Instant
 	leaves  bool // the context of the caller has ended
 }
@@ -28,22 +27,24 @@ var judges = []struct {
 	name    string
 	isWrong func(w *world, p *process, o *outcome) bool
 }{
-	// A call that tries ends within three of its own time-outs, if the process runs.
+	// A call that tries ends within three of its own timeouts, if the process runs.
 	{"progress of a try", func(w *world, p *process, o *outcome) bool {
 		came := p.moment(o.came)
 		return o.Try && p.resumes < came && p.behind < came && o.took() > 3*o.Terms.Timeout+time.Millisecond
 	}},
-	// A call that tries reports a vote that began after it, unless its time was over before.
+	// A call that tries reports an attempt that began after the call, unless the time of the call
+	// ended first.
 	{"truth of a try", func(w *world, p *process, o *outcome) bool {
 		return o.Try && o.fails() && o.failure.Kind != core.ByUs && o.failure.Kind != core.AfterClose && o.Terms.Adopts == "" &&
 			p.voted < o.came && o.took() <= 3*o.Terms.Timeout-time.Millisecond
 	}},
-	// An adoption reports its own vote. One of a reader may have asked to join the readers of its process.
+	// An adoption reports its own attempt. The adoption of a reader may have asked to join the
+	// readers of its process.
 	{"truth of an adoption", func(w *world, p *process, o *outcome) bool {
 		return o.Terms.Adopts != "" && o.fails() && o.failure.Kind == core.ByOther && p.proof(o.Terms.Adopts) == 0
 	}},
-	// A caller that waits fails for lack of a quorum after its Patience, and earlier only if a majority of the nodes
-	// rejects its requests permanently.
+	// A caller that waits fails for lack of a quorum after its Patience, or earlier if a majority
+	// of the nodes rejects its requests permanently.
 	{"progress in an outage", func(w *world, p *process, o *outcome) bool {
 		isOutage := o.waits() && o.fails() && o.failure.Kind == core.NoQuorum
 		return isOutage && o.took() < o.Terms.Patience && w.denied.Size() < quorum.Tally{Nodes: len(w.nodes)}.Blocking()
@@ -52,19 +53,20 @@ var judges = []struct {
 	{"truth of a refusal", func(w *world, p *process, o *outcome) bool {
 		return w.sure && len(w.processes) == 1 && !p.died && o.failure != nil && o.failure.Kind == core.ByOther
 	}},
-	// A lock that is not renewed lasts for the whole TTL, less the time of a vote.
+	// A lock that is not renewed lasts for the whole TTL, less the time of an attempt.
 	{"a whole TTL", func(w *world, p *process, o *outcome) bool {
 		t := o.Terms
 		return o.failure == nil && !t.Renew && t.MaxHold == 0 && o.hold.Deadline() < quorum.Deadline(o.came, t.TTL).Add(-2*max(t.Timeout, o.hold.Claim.Terms.Timeout))
 	}},
-	// In a calm network Fair callers get the lock in the order of their arrival. Both must have had their places in the
-	// order when the vote began, or before a handover when the process last asked about the order.
+	// In a calm network, Fair callers get the lock in the order of their arrival. Both callers must
+	// have had their tickets when the attempt began, or before a handover when the process last
+	// asked about the queue.
 	{"order", func(w *world, p *process, o *outcome) bool {
 		return w.calm && o.failure == nil && o.Terms.Fair && o.waits() && w.passesOver(p, o.caller)
 	}},
 }
 
-// took is how long the call lasted.
+// took returns the duration of the call.
 func (o *outcome) took() time.Duration { return o.at.Sub(o.came) }
 
 func (o *outcome) fails() bool { return o.failure != nil && !o.leaves }
@@ -72,7 +74,7 @@ func (o *outcome) fails() bool { return o.failure != nil && !o.leaves }
 // waits reports whether the caller waits in line.
 func (c *caller) waits() bool { return !c.Try && c.Terms.Adopts == "" }
 
-// judgeOutcome asks the judges about the end of a call.
+// judgeOutcome passes the end of a call to the judges.
 func (w *world) judgeOutcome(p *process, o outcome) {
 	if !w.judged {
 		return
@@ -84,56 +86,65 @@ func (w *world) judgeOutcome(p *process, o outcome) {
 	}
 }
 
-// A first is the caller at the head of a line, which has a place in the order if it is Fair.
+// A first is the first Fair caller of a line, and has a ticket in the queue.
 type first struct {
 	*caller
-	since time.Duration // when it entered its place; never: the node has lost the place
+	since time.Duration // time when the node created the ticket; never: no ticket, or it is lost
+	leads time.Duration // time when the node found the ticket first in the queue; never: not yet
 }
 
-// noteFirst finds the first of the line.
-func (p *process) noteFirst(now time.Duration) {
+// noteFirst finds the first Fair caller of the line.
+func (p *process) noteFirst() {
 	var head *caller
 	for _, c := range p.callers {
-		if c.waits() && !c.over && !c.rests && (head == nil || c.came < head.came) {
+		if c.waits() && c.Terms.Fair && !c.over && !c.rests && (head == nil || c.came < head.came) {
 			head = c
 		}
 	}
 	if p.first.caller != head {
-		p.first = first{head, now}
+		p.first = first{head, never, never}
 	}
 }
 
-// loseOrder has a node lose its order of waiters.
+// loseOrder makes a node lose its queue.
 func (w *world) loseOrder(node int) {
 	w.hint(node, w.nodes[node].Del(w.now, keys.Queue.Of(name)))
 	for _, p := range w.processes {
-		p.first.since = never
+		p.first.since, p.first.leads = never, never
 	}
 }
 
-// ordered notes that a node ran a request about the order, or called a key free that is held.
+// ordered records that a node ran a request about the queue. In a calm network, no caller takes the
+// lock out of turn and thereby removes the ticket of the first Fair caller.
 func (w *world) ordered(p *process, r *protocol.Request, reply *protocol.Reply) {
 	switch {
-	case r.Op == protocol.OpQueue && !r.Ticket.Leave:
-		p.first.since = min(p.first.since, w.now)
-	case r.Op == protocol.OpWatch && r.Key == name && reply.Outcome == protocol.Granted && slices.ContainsFunc(w.processes, func(o *process) bool { return o.deadline() > 0 }):
-		w.misled = w.now
+	case r.Op != protocol.OpQueue:
+	case r.Ticket.Overtakes:
+		for _, o := range w.processes {
+			if f := o.first; o != p && f.caller != nil && !o.closed && f.leads < p.moment(p.voted)-tolerance {
+				w.fail("order: process %d drops the ticket of process %d, which has been first since %v", p.index, o.index, f.leads)
+			}
+		}
+	case !r.Ticket.Leave:
+		if p.first.since = min(p.first.since, w.now); reply.Outcome == protocol.Granted {
+			p.first.leads = min(p.first.leads, w.now)
+		} else {
+			p.first.leads = never
+		}
 	}
 }
 
-// passesOver reports whether a Fair caller gets the lock before one of another process that came earlier.
+const tolerance = 5 * time.Millisecond // nodes do not answer at once, and clocks run at different rates
+
+// passesOver reports whether a Fair caller gets the lock before an earlier one of another process.
 func (w *world) passesOver(p *process, c *caller) bool {
-	const tolerance = 5 * time.Millisecond // nodes do not answer at once, and clocks run at rates that differ
 	came, since := p.moment(c.came), p.moment(c.hold.Since)
-	if v := p.vote.ballot; v == nil || v.Start != c.hold.Since { // a handover rests on the last answer about the order
+	if v := p.vote.ballot; v == nil || v.Start != c.hold.Since { // a handover relies on the last answer about the queue
 		since = min(since, p.moment(p.placed))
-	}
-	if w.misled+100*time.Millisecond > since { // a waiter may have believed that the first left the key lying
-		return false
 	}
 	for _, of := range w.processes {
 		x := of.first.caller
-		if of == p || x == nil || !x.Terms.Fair || of.closed || of.first.since > since-tolerance {
+		if of == p || x == nil || of.closed || of.first.since > since-tolerance {
 			continue
 		}
 		if xCame := of.moment(x.came); xCame+tolerance+(w.now-xCame)/100 < came {
@@ -143,16 +154,16 @@ func (w *world) passesOver(p *process, c *caller) bool {
 	return false
 }
 
-// A vote is the last vote of a process, as far as the judges need it.
+// A vote holds the facts about the last attempt of a process that the judges need.
 type vote struct {
 	ballot, raise *core.Ballot
-	open          quorum.Set // nodes whose answers are to come, to the raise if there is one
+	open          quorum.Set // nodes that have not answered yet; in a raise, the nodes of the raise
 	isOver        bool
-	told          int  // how often it was reported to the observer
-	mayBeUntold   bool // the next vote is the same try, or a caller has left
+	told          int  // number of reports to the observer
+	mayBeUntold   bool // the next attempt belongs to the same try, or a caller has left
 }
 
-// asks notes that a process began a vote, or a raise in it.
+// asks records that a process began an attempt, or a raise in it.
 func (w *world) asks(p *process, f *core.Effect) {
 	b, v := f.Ballot, &p.vote
 	switch {
@@ -177,7 +188,7 @@ func (p *process) holds(value string) bool {
 	return false
 }
 
-// ends notes that the vote is over, and perhaps a report to the observer.
+// ends records the end of the attempt, and the report to the observer, if any.
 func (v *vote) ends(w *world, p *process, f *core.Effect) {
 	if v.ballot != f.Ballot {
 		return
@@ -189,15 +200,15 @@ func (v *vote) ends(w *world, p *process, f *core.Effect) {
 	}
 }
 
-// judgeTold: each vote is reported to the observer, once.
+// judgeTold checks that each attempt is reported to the observer once.
 func (w *world) judgeTold(p *process) {
 	if v := &p.vote; v.isOver && v.told == 0 && !v.mayBeUntold && !p.closed {
 		w.fail("truth of a vote: process %d: a vote is not reported", p.index)
 	}
 }
 
-// hears takes an answer to the vote.
-func (v *vote) hears(b *core.Ballot, node int, r *protocol.Reply) {
+// records an answer to the attempt.
+func (v *vote) records(b *core.Ballot, node int, r *protocol.Reply) {
 	if b != v.ballot && b != v.raise {
 		return
 	}
@@ -209,7 +220,7 @@ func (v *vote) hears(b *core.Ballot, node int, r *protocol.Reply) {
 	}
 }
 
-// judgeConcluded: a vote is over with the last of its answers.
+// judgeConcluded checks that an attempt ends with the last of its answers.
 func (w *world) judgeConcluded(p *process, b *core.Ballot) {
 	if v := &p.vote; w.judged && (b == v.ballot || b == v.raise) && v.open == 0 && !v.isOver {
 		w.fail("progress of a vote: process %d: a vote is not over with the last of its answers", p.index)
@@ -219,10 +230,10 @@ func (w *world) judgeConcluded(p *process, b *core.Ballot) {
 // A forgotten is a lock that a node forgot while a caller held it.
 type forgotten struct {
 	value     string
-	at, until time.Duration // it was forgotten, and the deadline of the holder
+	at, until time.Duration // time of the loss, and deadline of the holder
 }
 
-// forgets notes the locks that a node is about to forget.
+// forgets records the locks that a node is about to forget.
 func (u *run) forgets(node int) {
 	for _, p := range u.processes {
 		for _, c := range p.callers {
@@ -233,10 +244,10 @@ func (u *run) forgets(node int) {
 	}
 }
 
-// judgeVote: no vote counts of a node that may have forgotten another lock that lives, unless it is known to have had
-// the claim until now.
+// judgeVote checks that a node's vote does not count if the node may have forgotten another living
+// lock, unless the node is known to have had the claim until now.
 func (w *world) judgeVote(p *process, b *core.Ballot, node int, reply *protocol.Reply) {
-	t, ok := b.Shell.(*trial)
+	t, ok := b.Ref.(*trial)
 	if !ok || reply.Outcome != protocol.Granted {
 		return
 	}

@@ -5,14 +5,14 @@ import (
 	"os"
 	"testing"
 
-	"github.com/redquorum/redquorum/internal/long"
+	"github.com/redquorum/redquorum/internal/testenv"
 )
 
-// TestMain tries little under the race detector: an exploration is one goroutine, and takes ten times as long
-// there.
+// TestMain runs few schedules under the race detector: an exploration is one goroutine, and takes
+// ten times as long there.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if long.Race() {
+	if testenv.Race() {
 		*schedules, *deviations = min(*schedules, 300), 0
 	}
 	os.Exit(m.Run())

@@ -22,6 +22,7 @@ import (
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/sim"
 	"github.com/redquorum/redquorum/redlock/internal/core"
+	"github.com/redquorum/redquorum/redlock/internal/guard"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
@@ -30,15 +31,15 @@ var (
 	firstSeed = flag.Uint64("seed", 1, "the first seed")
 )
 
-// A dice is a network with delays, losses and nodes that hang, all at random.
+// A dice is a network with random delays, losses and nodes that hang.
 type dice struct {
 	*rand.Rand
-	loss  int // one message in so many is lost; zero: none
-	slow  int // one in so many is slow; zero: none
+	loss  int // one message in loss is lost; zero: none
+	slow  int // one message in slow is slow; zero: none
 	hangs []time.Duration
 	now   *time.Duration
 
-	cut      [3]int // the process and the node that cannot reach each other: 0 there, 1 back, 2 both
+	cut      [3]int // the process and the node that cannot reach each other, and the direction: 0 to the node, 1 back, 2 both
 	cutUntil time.Duration
 }
 
@@ -66,16 +67,18 @@ type run struct {
 	dice    *dice
 	guarded bool // nodes may forget
 	steps   int
-	lines   bool          // callers wait, and processes hand the lock over
-	end     time.Duration // of trouble; afterwards all must come to rest
+	lines   bool          // callers wait, and processes hand over the lock
+	end     time.Duration // end of the faults; afterwards all processes must become idle
 	terms   []*core.Terms
-	back    quorum.Set    // nodes whose clock was set back, which must not forget: tokens, docs/SAFETY.md
-	forgot  quorum.Set    // nodes that have forgotten, whose clock must not be set back
-	lasts   time.Duration // a stray, or a lock
-	late    bool          // what is left may be there until then
+	back    quorum.Set    // nodes whose clock was set back; these must not forget (tokens, docs/SAFETY.md)
+	forgot  quorum.Set    // nodes that have forgotten; their clock must not be set back
+	lasts   time.Duration // maximum lifetime of a stray or a lock
+	late    bool          // keys may be left until lasts
+	apart   bool          // the nodes' clocks differ so much that nodes may accept no token, and waiting callers leave
 }
 
-// Clocks differ by no more than the drift allowance covers. It prefers the ends, where the margin is thinnest.
+// rate draws the rate of a clock, within the drift allowance unless isBeyond is true. It prefers
+// the limits, where the margin is smallest.
 func rate(r *rand.Rand, isBeyond bool) float64 {
 	const slowest, fastest = 0.9955, 1.0045
 	switch r.IntN(3) {
@@ -90,8 +93,8 @@ func rate(r *rand.Rand, isBeyond bool) float64 {
 	return slowest + (fastest-slowest)*r.Float64()
 }
 
-// newRun draws a schedule. Of sixteen one is beyond the promise, where any clock may be wrong, requests are run
-// twice, and servers lose locks.
+// newRun draws a schedule. One in sixteen breaks the assumptions of the promises: any clock may be
+// wrong, requests run twice, and servers lose locks.
 func newRun(seed uint64, v variant) *run {
 	r := rand.New(rand.NewPCG(seed, 7))
 	d := &dice{Rand: r}
@@ -120,10 +123,10 @@ func newRun(seed uint64, v variant) *run {
 	}
 	ttl := time.Duration(60+r.IntN(200)) * time.Millisecond
 	if r.IntN(6) == 0 {
-		ttl = time.Duration(1000+r.IntN(1000)) * time.Millisecond // long enough to be watched
+		ttl = time.Duration(1000+r.IntN(1000)) * time.Millisecond // a lock with this TTL is watched
 	}
 	if lines {
-		ttl = 10 * time.Second // nothing happens to the key while it is held
+		ttl = 10 * time.Second // the key does not change while it is held
 	}
 	u := &run{world: w, dice: d, lines: lines, lasts: ttl, end: w.now + time.Duration(40+r.IntN(160))*time.Millisecond}
 	if u.late = r.IntN(2) == 0 && !calm; u.late {
@@ -136,9 +139,15 @@ func newRun(seed uint64, v variant) *run {
 		timeouts = u.provoke(r)
 	}
 	plain := core.Terms{TTL: ttl, Timeout: 30 * time.Millisecond, Renew: true, Patience: 100 * time.Millisecond}
-	if plain.Fenced = r.IntN(3) == 0; r.IntN(2) == 0 { // the wall clocks of nodes and processes
+	if plain.Fenced = r.IntN(3) == 0; r.IntN(2) == 0 { // wall clocks of nodes and processes
+		far := []time.Duration{time.Millisecond, 100 * time.Millisecond, 3 * time.Second, 30 * time.Second}
+		if calm {
+			far = far[:3]
+		}
+		most := far[r.IntN(len(far))]
+		u.apart = most > 4*guard.TokenSlack
 		for _, node := range w.nodes {
-			node.Step(time.Duration(r.Int64N(int64([]time.Duration{time.Millisecond, 100 * time.Millisecond, 3 * time.Second}[r.IntN(3)]))))
+			node.Step(time.Duration(r.Int64N(int64(most))))
 		}
 		for _, p := range w.processes {
 			most := []time.Duration{time.Millisecond, 50 * time.Millisecond, 2 * time.Second, time.Minute, 24 * time.Hour}[r.IntN(5)]
@@ -198,7 +207,8 @@ func newRun(seed uint64, v variant) *run {
 	return u
 }
 
-// provoke draws conditions that only the judges notice. It returns the time-outs of callers if these differ.
+// provoke draws conditions that only the judges notice. It returns the callers' timeouts if these
+// differ.
 func (u *run) provoke(r *rand.Rand) (timeouts []time.Duration) {
 	if r.IntN(8) == 0 {
 		u.denied.Add(r.IntN(len(u.nodes)))
@@ -207,7 +217,7 @@ func (u *run) provoke(r *rand.Rand) (timeouts []time.Duration) {
 		}
 	}
 	if r.IntN(8) == 0 {
-		var done [3]quorum.Set // of each process
+		var done [3]quorum.Set // nodes that were already early, by process
 		u.early = func(m *message, reply *protocol.Reply) bool {
 			return m.asks().Op.Acquires() && reply.Outcome == protocol.Granted && u.dice.chance(2) && done[m.process].AddNew(m.node)
 		}
@@ -226,7 +236,7 @@ func (u *run) arrive(p *process) {
 	if c.Try = !u.lines && u.dice.chance(3); c.Try {
 		c.again = u.dice.IntN(3)
 	}
-	if u.dice.chance(5) {
+	if u.dice.chance(5) || u.apart && c.Terms.Fenced {
 		c.leaves = u.now + time.Duration(u.dice.IntN(100))*time.Millisecond
 	}
 	if p.callers = append(p.callers, c); u.lines {
@@ -236,18 +246,18 @@ func (u *run) arrive(p *process) {
 	u.world.arrive(c)
 }
 
-// A step is what happens next: a message is delivered, or a process or a caller does something.
+// A step is the next event: the delivery of a message, or an action of a process or a caller.
 type step struct {
 	at      time.Duration
 	order   int
 	of      *process
-	message int      // of its, by its index
-	ticks   *process // does what is due
+	message int      // index of the message on the wire of the process
+	ticks   *process // process with work that is due
 	acts    *caller
 	leaves  *caller
 }
 
-// next finds what happens next. Never: nothing.
+// next finds the next step. Without a next step, its time is never.
 func (u *run) next() (s step) {
 	s.at = never
 	for _, p := range u.processes {
@@ -273,7 +283,7 @@ func (u *run) next() (s step) {
 				if u.dice.chance(4) {
 					c.acts = u.now + time.Duration(u.dice.IntN(400))*time.Millisecond
 				}
-				if u.lines && u.dice.chance(2) { // so that its process hands it over
+				if u.lines && u.dice.chance(2) { // its process then hands over the lock
 					c.acts = u.now + time.Duration(u.dice.IntN(4))*time.Millisecond
 				}
 			}
@@ -291,7 +301,7 @@ func (u *run) next() (s step) {
 	return s
 }
 
-// perform lets it happen.
+// perform carries out a step.
 func (u *run) perform(s *step) {
 	switch {
 	case s.ticks != nil:
@@ -305,13 +315,14 @@ func (u *run) perform(s *step) {
 	}
 }
 
-// tick has a process do what is due, or do so later. One that has too much to do only ends what is over at first.
+// tick makes a process do the work that is due, now or later. An overloaded process at first only
+// ends expired holds.
 func (u *run) tick(p *process) {
 	if u.calm {
 		u.world.tick(p)
 		return
 	}
-	if u.now > p.behind && u.dice.chance(12) { // its timers are late, and answers are not
+	if u.now > p.behind && u.dice.chance(12) { // the process's timers are late, but answers are not
 		p.behind = u.now + time.Duration(u.dice.IntN(20))*time.Millisecond
 		return
 	}
@@ -323,7 +334,7 @@ func (u *run) tick(p *process) {
 	u.world.tick(p)
 }
 
-// act has a holder do something, or a caller try again.
+// act makes a holder act, or a caller try again.
 func (u *run) act(c *caller) {
 	p := c.process
 	c.acts = never
@@ -334,11 +345,11 @@ func (u *run) act(c *caller) {
 	if c.hold == nil || c.asks != nil {
 		return
 	}
-	ask := &core.Caller{Shell: c}
+	ask := &core.Caller{Ref: c}
 	c.asks = ask
 	from := phaseOf(p.key)
 	if u.dice.chance(4) {
-		p.key.Extend(c.hold, u.lasts, ask, p.local(u.now)) // for the longest TTL of all
+		p.key.Extend(c.hold, u.lasts, ask, p.local(u.now)) // an extension for the longest TTL
 		u.saw(onRelease, p, from)
 		u.carry(p)
 		return
@@ -350,7 +361,7 @@ func (u *run) act(c *caller) {
 		p.key.Change(c.hold, &t, p.local(u.now))
 		u.carry(p)
 	}
-	if c.hold == nil { // it was over
+	if c.hold == nil { // the hold has ended
 		c.asks = nil
 		return
 	}
@@ -363,7 +374,7 @@ func (u *run) act(c *caller) {
 	u.saw(onRelease, p, from)
 	u.carry(p)
 	if c.hold != nil {
-		u.fail("process %d: the context of a hold lives on after its release", p.index)
+		u.fail("process %d: the context of a hold is alive after its release", p.index)
 	}
 	if u.now < u.end && !p.closed {
 		u.arrive(p)
@@ -385,12 +396,12 @@ func (u *run) leave(c *caller) {
 		u.judgeOutcome(p, outcome{caller: c, failure: f, at: p.local(u.now), leaves: true})
 		c.over = true
 	} else if !c.over {
-		u.fail("process %d: a caller that leaves is neither told nor let go", p.index)
+		u.fail("process %d: a caller that leaves gets no outcome", p.index)
 	}
 	u.carry(p)
 }
 
-// die has a process with a holder stop, and begin anew with nothing. Some process adopts what it had.
+// die restarts a process with a holder, without its memory. A random process adopts the lock.
 func (u *run) die(p *process) {
 	i := slices.IndexFunc(p.callers, func(c *caller) bool { return c.hold != nil && c.asks == nil })
 	if i < 0 || p.closed {
@@ -411,7 +422,7 @@ func (u *run) die(p *process) {
 	}
 	p.wire = slices.DeleteFunc(p.wire, func(m *message) bool { return m.what != request && m.what != admit })
 	for _, m := range p.wire {
-		m.unknown = true // it is on its way to the node, and nobody hears the answer
+		m.unknown = true // the message still reaches the node, but no process gets the answer
 	}
 	by := u.processes[u.dice.IntN(len(u.processes))]
 	for range 1 + u.dice.IntN(2) {
@@ -426,7 +437,7 @@ func (u *run) die(p *process) {
 	}
 }
 
-// trouble does something bad.
+// trouble causes a fault.
 func (u *run) trouble() {
 	p := u.processes[u.dice.IntN(len(u.processes))]
 	kind := u.dice.IntN(10)
@@ -454,12 +465,12 @@ func (u *run) trouble() {
 		}
 		if u.dice.chance(3) {
 			for _, p := range u.processes {
-				if !p.knows.Has(i) { // docs/SAFETY.md: who has not read a clock does not notice that it was set
+				if !p.knows.Has(i) { // docs/SAFETY.md: a process that has not read a clock does not notice that the clock was set
 					return
 				}
 			}
 			for _, p := range u.processes {
-				p.knows.Remove(i) // a clock that is set ahead and back between two readings is not noticed either
+				p.knows.Remove(i) // the process does not notice a clock that is set ahead and back between two readings
 			}
 			by := time.Duration(u.dice.Int64N(int64(4*time.Second))) - 2*time.Second
 			if u.traces {
@@ -482,7 +493,7 @@ func (u *run) trouble() {
 			u.trace("node %d forgets", i)
 		}
 		for _, p := range u.processes {
-			p.knows.Remove(i) // the clock of another process
+			p.knows.Remove(i) // the clock then belongs to another server process
 		}
 		u.forgets(i)
 		u.hint(i, u.nodes[i].Forget(u.now))
@@ -513,7 +524,7 @@ func (u *run) trouble() {
 	}
 }
 
-// loseLock has a node lose the key of the lock, and only that, as by DEL or an eviction.
+// loseLock makes a node lose only the key of the lock, as by DEL or an eviction.
 func (u *run) loseLock(i int) {
 	if u.late = true; u.traces {
 		u.trace("node %d loses the lock", i)
@@ -521,8 +532,8 @@ func (u *run) loseLock(i int) {
 	u.hint(i, u.nodes[i].Del(u.now, name))
 }
 
-// isOnAll reports whether all that is held rests on all nodes, and nothing is under way: then one of them may lose
-// it unnoticed.
+// isOnAll reports whether all nodes have every held lock, and no message is in transit. Then one of
+// the nodes may lose the lock unnoticed.
 func (u *run) isOnAll() bool {
 	for _, p := range u.processes {
 		if len(p.wire) > 0 || p.died {
@@ -539,7 +550,7 @@ func (u *run) isOnAll() bool {
 	return true
 }
 
-// rests reports whether a node has what a caller holds, until a moment.
+// rests reports whether a node will still have a caller's lock at a moment.
 func (u *run) rests(c *caller, node *sim.Store, at time.Duration) bool {
 	req := protocol.Request{Op: protocol.OpExtend, Key: name, Value: c.hold.Claim.Value, TTL: time.Millisecond}
 	if c.Terms.Shared || c.reads {
@@ -550,10 +561,10 @@ func (u *run) rests(c *caller, node *sim.Store, at time.Duration) bool {
 	return reply.Outcome == protocol.Granted && until >= at
 }
 
-// maxSteps is more than any schedule takes that comes to an end.
+// maxSteps is above the length of any schedule that ends.
 const maxSteps = 30_000
 
-// run returns what went wrong, empty for nothing.
+// run returns the violation, or an empty string.
 func (u *run) run() string {
 	steps := 0
 	defer func() { u.steps = steps }()
@@ -581,7 +592,7 @@ func (u *run) run() string {
 	for _, p := range u.processes {
 		for i, c := range p.callers {
 			if !c.over || c.asks != nil {
-				return fmt.Sprintf("P5: at %v: caller %d of process %d waits for ever (%d)", u.now, i, p.index, len(p.callers))
+				return fmt.Sprintf("P5: at %v: caller %d of process %d waits without end (%d)", u.now, i, p.index, len(p.callers))
 			}
 		}
 		if !p.key.Idle(p.local(u.now)) || p.listening != 0 {
@@ -599,8 +610,9 @@ func (u *run) run() string {
 	return ""
 }
 
-// leftAt tells what a node has that it should not have at the end. An intent may be left where the request that
-// takes it back was lost, and the set of readers that are gone where the clock was set back.
+// leftAt describes a key that a node should not have at the end. An intent may be left if the
+// request that removes it was lost. The set of readers that left may remain if the clock was set
+// back.
 func (u *run) leftAt(i int, node *sim.Store) string {
 	if slices.ContainsFunc(u.processes, func(p *process) bool { return p.died }) {
 		return ""
@@ -620,7 +632,7 @@ func TestRandomSchedules(t *testing.T) {
 	var mu sync.Mutex
 	var seen turns
 	var wg sync.WaitGroup
-	defer debug.SetGCPercent(debug.SetGCPercent(800)) // most of what is made is gone with its schedule
+	defer debug.SetGCPercent(debug.SetGCPercent(800)) // most memory of a schedule is garbage after it
 	began := time.Now()
 	for range runtime.GOMAXPROCS(0) {
 		wg.Go(func() {
@@ -644,7 +656,7 @@ func TestRandomSchedules(t *testing.T) {
 				grants.Add(uint64(u.grants))
 				steps.Add(uint64(u.steps))
 				mine.add(&u.turns)
-				idle = u.idle[:min(len(u.idle), 1000)] // a run makes some before it has these
+				idle = u.idle[:min(len(u.idle), 1000)] // a run allocates some messages before it reuses these
 			}
 		})
 	}
@@ -666,11 +678,11 @@ func (t *turns) add(o *turns) {
 	}
 }
 
-// events are the columns of the table of phases.
+// events lists the columns of the table of phases.
 var events = [eventKinds]string{"Arrive", "Leave", "Answer", "Hint", "Release", "Tick", "Close"}
 
-// checkPhases holds the table of phases to what was seen: all of that is in the table, and with complete
-// the table has nothing else.
+// checkPhases compares the table of phases with the observed turns. The table must have all
+// observed turns and, with complete, no others.
 func checkPhases(t *testing.T, of *turns, complete bool) {
 	for i, row := range tableOfPhases(t) {
 		for j, event := range events {
@@ -688,7 +700,7 @@ func checkPhases(t *testing.T, of *turns, complete bool) {
 	}
 }
 
-// tableOfPhases reads the table in the comment of package core.
+// tableOfPhases reads the table from the package comment of core.
 func tableOfPhases(t *testing.T) (table [][]string) {
 	text, err := os.ReadFile("../core/key.go")
 	require.NoError(t, err)

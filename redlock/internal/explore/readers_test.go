@@ -12,18 +12,18 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/core"
 )
 
-// TestReadersKeepNoWriterOut: readers of two processes come all the time, each before the last has left. A
-// writer waits, in one of the processes or in another. It gets the lock soon after the readers that were there
-// before it have left.
-func TestReadersKeepNoWriterOut(t *testing.T) {
+// TestReadersStarveNoWriter: readers of two processes arrive continually, each before the last
+// reader has left. A writer waits in one of these processes or in another. It gets the lock soon
+// after the readers before it have left.
+func TestReadersStarveNoWriter(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(40) {
 		waited := waitBehindReaders(t, seed)
-		assert.Less(t, waited, 2*time.Second, "seed %d: readers hold for some 0.4 s, in its process and then in others", seed)
+		assert.Less(t, waited, 2*time.Second, "seed %d: readers hold for about 0.4 s, in its process and then in others", seed)
 	}
 }
 
-// waitBehindReaders returns how long the writer waits, five seconds at most.
+// waitBehindReaders returns the wait of the writer, at most five seconds.
 func waitBehindReaders(t *testing.T, seed uint64) time.Duration {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 7))
@@ -50,7 +50,7 @@ func waitBehindReaders(t *testing.T, seed uint64) time.Duration {
 	return u.now - came
 }
 
-// until lets things happen until it is so, without trouble.
+// until performs steps without faults, until isSo returns true.
 func (u *run) until(isSo func() bool) {
 	for u.problem == "" && !isSo() {
 		s := u.next()
@@ -63,7 +63,7 @@ func (u *run) until(isSo func() bool) {
 	}
 }
 
-// travels is a network by its function.
+// A travels is a network with a function that determines delays and losses.
 type travels func(node int) (there time.Duration, lost bool)
 
 func (f travels) travel(_, node int) (there, back time.Duration, lost, unanswered bool) {
@@ -71,9 +71,10 @@ func (f travels) travel(_, node int) (there, back time.Duration, lost, unanswere
 	return there, time.Millisecond, lost, false
 }
 
-// TestANodeThatLetsAReaderInLateForgetsIt: it has refused the first reader of the process, hears late that another
-// wants to join, and does not hear of the release at first.
-func TestANodeThatLetsAReaderInLateForgetsIt(t *testing.T) {
+// TestNodeForgetsAReaderAdmittedLate: the node has refused the first reader of the process.
+// The request of another reader to join reaches the node late, and the first request to release
+// does not reach it.
+func TestNodeForgetsAReaderAdmittedLate(t *testing.T) {
 	t.Parallel()
 	late, isLost := time.Millisecond, false
 	w := newWorld(3, 1, travels(func(node int) (time.Duration, bool) {
@@ -93,12 +94,12 @@ func TestANodeThatLetsAReaderInLateForgetsIt(t *testing.T) {
 		readers, p.callers = append(readers, c), append(p.callers, c)
 		w.arrive(c)
 		u.until(func() bool { return c.granted })
-		late, u.now = 40*time.Millisecond, u.now+20*time.Millisecond // the turn of the process is over
+		late, u.now = 40*time.Millisecond, u.now+20*time.Millisecond // the turn of the process has ended
 	}
 	isLost = true
 	for _, c := range readers {
 		require.True(t, c.granted)
-		c.acts, c.asks = never, &core.Caller{Shell: c}
+		c.acts, c.asks = never, &core.Caller{Ref: c}
 		p.key.Release(c.hold, c.asks, p.local(u.now))
 		w.carry(p)
 	}

@@ -17,36 +17,36 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/core"
 )
 
-var deviations = flag.Int("deviations", 1, "moves of a schedule of the systematic search that are not the usual ones, at most")
+var deviations = flag.Int("deviations", 1, "maximum number of unusual moves in a schedule of the systematic search")
 
-// A search is a world in which a schedule decides what happens next. Usually the oldest message is delivered, a request
-// is answered at once, callers release their locks when no message is on its way, and time passes when nothing else can
-// happen. A deviation is any other move: another message, one that is lost, an answer or a timer that is late, a caller
-// that leaves.
+// A search is a world in which a schedule selects the next event. Usually the oldest message is
+// delivered, a request is answered at once, callers release their locks when no message is in
+// transit, and time passes when nothing else can happen. A deviation is any other move: another
+// message, a lost message, a late answer or timer, or a caller that leaves.
 //
-// TestSystematic runs every schedule with a few deviations, each from the beginning. So it needs no copies of worlds,
-// and does not compare states.
+// TestSystematic runs every schedule with a few deviations, each from the beginning. It therefore
+// copies no worlds and compares no states.
 type search struct {
 	*world
 	scenario
 	isLossy bool // a message was lost
 }
 
-// A move is one thing that happens next.
+// A move is a possible next event.
 type move struct {
 	kind kind
-	of   int // a process
-	at   int // a message on its wire, its caller, or a node
+	of   int // index of a process
+	at   int // index of a message on the process's wire, of a caller, or of a node
 }
 
 type kind uint8
 
 const (
-	delivers kind = iota // a message; a request and its answer
+	delivers kind = iota // a message; for a request, also its answer
 	releases
 	arrives // a caller tries again
 	ticks
-	runs  // a request, whose answer comes later
+	runs  // a request; its answer arrives later
 	loses // a request
 	losesAnswer
 	closes
@@ -54,26 +54,27 @@ const (
 	lowers // a writer becomes a reader
 	leaves
 	forgets
-	isLate // no process is run for a TTL
+	isLate // all processes stop for a TTL
 )
 
 var kinds = [...]string{"deliver", "release", "arrive", "tick", "run", "lose", "lose the answer", "close", "extend", "lower", "leave", "forget", "late"}
 
-// atOnce is a network in which a message arrives when the search says so.
+// atOnce is a network in which the search decides when a message arrives.
 type atOnce struct{}
 
 func (atOnce) travel(int, int) (time.Duration, time.Duration, bool, bool) { return 0, 0, false, false }
 
-// A scenario is where a search begins.
+// A scenario is the beginning of a search.
 type scenario struct {
 	servers int
-	// The callers of each process: w waits, o in order (Fair), m with a MaxHold, f wants a token, s is a reader,
-	// a adopts what one that died has left, t tries, r up to three times, l once it comes.
+	// The callers of each process: w waits, o is Fair, m has a MaxHold, f requests a token, s is a
+	// reader, a adopts the lock of a dead process, t tries once, r tries up to three times, l tries
+	// once, later than the others.
 	procs   string
-	differ  int           // by how many milliseconds the wall clock of each process is ahead of the one before
-	ttl     time.Duration // zero: short
-	forgets bool          // a node may
-	isWide  bool          // it has too many schedules for the gate
+	differ  int           // lead of each process's wall clock over the previous one, in milliseconds
+	ttl     time.Duration // zero: a short TTL
+	forgets bool          // a node may forget
+	isWide  bool          // too many schedules for the gate
 }
 
 var scenarios = []scenario{
@@ -96,7 +97,7 @@ var scenarios = []scenario{
 	{servers: 1, procs: "w", ttl: 2048 * time.Millisecond, forgets: true},
 }
 
-// ofTheDead is a value of a process 0 that has died.
+// ofTheDead is a lock's value from an earlier process 0, which has died.
 const ofTheDead = "p0v000"
 
 func (sc scenario) begin() *search {
@@ -136,7 +137,8 @@ func (sc scenario) begin() *search {
 	return s
 }
 
-// isNext reports whether a message is the oldest on its way. Each way is first in, first out.
+// isNext reports whether a message is the oldest in its direction. Messages in one direction arrive
+// in order.
 func (p *process) isNext(m *message) bool {
 	way := func(of what) what {
 		if of == retry {
@@ -149,7 +151,7 @@ func (p *process) isNext(m *message) bool {
 	})
 }
 
-// due is when a process has something to do. Its clock is the true one.
+// due returns the time at which a process has work to do. Its clock is exact.
 func (p *process) due(now time.Duration) time.Duration {
 	if due := p.key.Due(); due > 0 {
 		return max(now, time.Duration(due))
@@ -157,10 +159,10 @@ func (p *process) due(now time.Duration) time.Duration {
 	return never
 }
 
-// slack is how much later than the first another process may do what is due.
+// slack limits the delay of one process's due work after another's.
 const slack = 5 * time.Millisecond
 
-// moves returns what can happen next, and the index of the usual move; -1: there is none.
+// moves returns the possible moves, and the index of the usual one, or -1.
 func (s *search) moves() (all []move, usual int) {
 	least := math.MaxInt
 	usual = -1
@@ -217,14 +219,14 @@ func (s *search) moves() (all []move, usual int) {
 	return all, usual
 }
 
-// make lets one thing happen.
+// make carries out a move.
 func (s *search) make(m move) {
 	p, ask := s.processes[m.of], &core.Caller{}
 	var c *caller
 	switch m.kind {
 	case releases, extends, lowers, arrives, leaves:
 		c = p.callers[m.at]
-		ask.Shell = c
+		ask.Ref = c
 	}
 	now := p.local(s.now)
 	switch m.kind {
@@ -246,7 +248,7 @@ func (s *search) make(m move) {
 		c.asks = ask
 		p.key.Release(c.hold, ask, now)
 		if s.carry(p); c.hold != nil {
-			s.fail("process %d: the context of a hold lives on after its release", p.index)
+			s.fail("process %d: the context of a hold is alive after its release", p.index)
 		}
 	case extends:
 		c.asks = ask
@@ -263,9 +265,9 @@ func (s *search) make(m move) {
 			c.over = true
 		}
 		s.carry(p)
-	case runs: // the answer comes later
+	case runs: // the answer arrives later
 		s.deliver(p, m.at)
-	case delivers: // a request, and its answer unless another is to come before
+	case delivers: // a request, and its answer unless another answer precedes it
 		s.deliverBoth(p, m.at)
 	default:
 		s.lose(p, m.at, m.kind == losesAnswer)
@@ -287,7 +289,7 @@ func (s *search) deliverBoth(p *process, at int) {
 	}
 }
 
-// lose loses a request, or its answer.
+// lose loses a request or its answer.
 func (s *search) lose(p *process, at int, isRun bool) {
 	s.isLossy = true
 	m := p.take(at)
@@ -303,12 +305,12 @@ func (s *search) lose(p *process, at int, isRun bool) {
 	s.enter(m)
 }
 
-// atRest checks a world in which nothing can happen any more.
+// atRest checks a world in which no event is left.
 func (s *search) atRest() {
 	for i, p := range s.processes {
 		for j, c := range p.callers {
 			if !c.over || c.asks != nil {
-				s.fail("P5: caller %d of process %d waits for ever", j, i)
+				s.fail("P5: caller %d of process %d waits without end", j, i)
 			}
 		}
 		if !p.key.Idle(p.local(s.now)) {
@@ -324,10 +326,10 @@ func (s *search) atRest() {
 	}
 }
 
-// A deviation is another move than the usual one at a step.
+// A deviation is the choice of an unusual move at a step.
 type deviation struct{ step, move int }
 
-// A tour goes through the schedules of a scenario.
+// A tour runs the schedules of a scenario.
 type tour struct {
 	scenario
 	runs, steps atomic.Uint64
@@ -336,10 +338,10 @@ type tour struct {
 	problem     string
 }
 
-// mostSteps is more than any schedule takes that comes to an end.
+// mostSteps is above the length of any schedule that ends.
 const mostSteps = 1000
 
-// run runs a schedule. It returns how many moves there were at each step, and which was the usual one.
+// run runs a schedule. It returns, for each step, the number of moves and the usual one.
 func (t *tour) run(way []deviation) (choices []deviation) {
 	s, next, story := t.begin(), 0, []string{}
 	for s.problem == "" {
@@ -369,7 +371,8 @@ func (t *tour) run(way []deviation) (choices []deviation) {
 	return choices
 }
 
-// from goes through all schedules that begin with a way, and have so many deviations more.
+// from runs all schedules that begin with the deviations of way. Each schedule has at most more
+// further deviations.
 func (t *tour) from(way []deviation, more int, do func(longer []deviation, more int)) {
 	choices, first := t.run(way), 0
 	if len(way) > 0 {
@@ -384,8 +387,8 @@ func (t *tour) from(way []deviation, more int, do func(longer []deviation, more 
 	}
 }
 
-// TestSystematic runs every schedule of two or three processes with up to -deviations moves that are not the usual ones;
-// in wide scenarios with up to one, or one less.
+// TestSystematic runs every schedule of two or three processes with up to -deviations unusual
+// moves. Wide scenarios have one deviation less, but at least one if the other scenarios have any.
 func TestSystematic(t *testing.T) {
 	t.Parallel()
 	type branch struct {

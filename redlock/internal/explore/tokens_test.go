@@ -11,10 +11,11 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/guard"
 )
 
-// TestAForgottenTokenIsNotGivenAgain, or a lower one: a process whose clock is ahead gets a token from two nodes.
-// It dies, and one of them forgets it. Then a process whose clock is behind gets the lock, which that node and
-// the third would grant with a lower one.
-func TestAForgottenTokenIsNotGivenAgain(t *testing.T) {
+// TestForgottenTokenIsNotIssuedAgain: no lower token is issued, either. A process whose clock is
+// ahead gets a token from two nodes. It dies, and one of the nodes forgets the token. Then a
+// process whose clock is behind acquires the lock, which that node and the third node would grant
+// with a lower token.
+func TestForgottenTokenIsNotIssuedAgain(t *testing.T) {
 	t.Parallel()
 	network := &steady{Rand: rand.New(rand.NewPCG(5, 2)), trip: 200 * time.Microsecond, silent: 2}
 	r := newRelay(3, 2, 0, false, time.Millisecond, network)
@@ -32,12 +33,12 @@ func TestAForgottenTokenIsNotGivenAgain(t *testing.T) {
 	r.hint(0, r.nodes[0].Forget(r.now))
 	plain := *terms
 	plain.Fenced = false
-	r.comes(1, &plain, r.now+10*time.Millisecond) // the node has a record then, and the process has read all
+	r.comes(1, &plain, r.now+10*time.Millisecond) // by then the node has a record, and the process has read all records
 	for r.locks < 2 || !behind.key.Idle(behind.local(r.now)) {
 		r.step()
 	}
 	network.silent = 1
-	r.comes(1, terms, r.now+guard.TokenSlack) // before, the node that forgot would have no vote
+	r.comes(1, terms, r.now+guard.TokenSlack) // earlier, the node that forgot would have no vote
 	for r.locks < 3 {
 		r.step()
 	}

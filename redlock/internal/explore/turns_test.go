@@ -3,6 +3,7 @@ package explore
 import (
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,15 +14,15 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/core"
 )
 
-// A steady network takes about as long for every message.
+// A steady network takes about the same time for every message.
 type steady struct {
 	*rand.Rand
-	trip   time.Duration // at least, one way; up to a quarter more
-	silent int           // this node answers nothing; -1: all answer
+	trip   time.Duration // minimum time for one way; the maximum is a quarter longer
+	silent int           // node that never answers; -1: all answer
 	asked  int
-	uneven bool // a message takes half of that to twice, and one in a hundred ten times as long
+	uneven bool // a message takes from half to twice the trip, and one in a hundred takes ten times as long
 
-	delay func(process int) time.Duration // added to an answer's way; nil: none
+	delay func(process int) time.Duration // added to the time of an answer; nil: none
 }
 
 func (s *steady) travel(process, node int) (there, back time.Duration, lost, unanswered bool) {
@@ -41,15 +42,16 @@ func (s *steady) travel(process, node int) (there, back time.Duration, lost, una
 	return drawn(), back + drawn(), node == s.silent, false
 }
 
-// A relay is processes whose callers want the key again as soon as they have released it. With tries, each
-// process has another that only tries, every 30 to 40 ms.
+// A relay has processes whose callers request the key again as soon as they have released it. With
+// tries, each process has one more caller that tries every 30 to 40 ms, and does not wait.
 type relay struct {
 	*world
 	hold    time.Duration
-	once    bool                      // callers do not come again
-	think   time.Duration             // until a caller comes again, at most
-	since   map[*caller]time.Duration // when it began to wait
-	longest time.Duration             // wait
+	once    bool                      // callers do not request the key again
+	think   time.Duration             // maximum pause before the next request
+	eager   bool                      // callers that try pause for no more than 50 us
+	since   map[*caller]time.Duration // start of the wait
+	longest time.Duration             // longest wait
 	locks   int
 }
 
@@ -74,7 +76,7 @@ func (r *relay) join(p *process, of *core.Caller) {
 	r.again(c)
 }
 
-// again has a caller wait anew.
+// again makes a caller wait again.
 func (r *relay) again(c *caller) {
 	c.over, c.granted, c.hold, c.acts = false, false, nil, never
 	if !c.Try {
@@ -83,7 +85,7 @@ func (r *relay) again(c *caller) {
 	r.arrive(c)
 }
 
-// longestWait counts those that still wait.
+// longestWait returns the longest wait, including callers that still wait.
 func (r *relay) longestWait() time.Duration {
 	longest := r.longest
 	for _, since := range r.since {
@@ -92,7 +94,7 @@ func (r *relay) longestWait() time.Duration {
 	return longest
 }
 
-// step does what happens next.
+// step performs the next event.
 func (r *relay) step() {
 	at, do := never, func() {}
 	order := 0
@@ -117,14 +119,16 @@ func (r *relay) step() {
 			case c.Try && c.acts == never && c.hold != nil && c.asks == nil:
 				c.acts = r.now + r.hold
 			case c.Try && c.acts == never && c.over && c.asks == nil:
-				c.acts = r.now + 30*time.Millisecond + r.processes[0].group.Jitter(10*time.Millisecond)
+				if c.acts = r.now + r.processes[0].group.Jitter(50*time.Microsecond); !r.eager {
+					c.acts = r.now + 30*time.Millisecond + r.processes[0].group.Jitter(10*time.Millisecond)
+				}
 			case c.Try:
-			case c.hold != nil && waits: // it has just got the key
+			case c.hold != nil && waits: // the caller has just acquired the key
 				r.locks++
 				r.longest = max(r.longest, r.now-r.since[c])
 				delete(r.since, c)
 				c.acts = r.now + r.hold
-			case c.acts == never && c.over && !waits && c.hold == nil && c.asks == nil && !r.once: // it has just given it back
+			case c.acts == never && c.over && !waits && c.hold == nil && c.asks == nil && !r.once: // the caller has just released it
 				c.acts = r.now + r.processes[0].group.Jitter(r.think)
 			}
 			sooner(c.acts, func() {
@@ -132,7 +136,7 @@ func (r *relay) step() {
 					r.again(c)
 					return
 				}
-				c.acts, c.asks = never, &core.Caller{Shell: c}
+				c.acts, c.asks = never, &core.Caller{Ref: c}
 				p.key.Release(c.hold, c.asks, p.local(r.now))
 				r.carry(p)
 			})
@@ -142,8 +146,9 @@ func (r *relay) step() {
 	do()
 }
 
-// TestASilentNodeHoldsNobodyUp, whichever it is, and whoever comes to try.
-func TestASilentNodeHoldsNobodyUp(t *testing.T) {
+// TestSilentNodeDelaysNoCaller tests each node as the silent one, with and without callers that
+// try.
+func TestSilentNodeDelaysNoCaller(t *testing.T) {
 	t.Parallel()
 	for _, tries := range []bool{false, true} {
 		for nodes := 3; nodes <= 5; nodes++ {
@@ -160,23 +165,66 @@ func TestASilentNodeHoldsNobodyUp(t *testing.T) {
 				}
 				t.Logf("node %d of %d, tries %v: %d locks in 150 ms, longest wait %v", node, nodes, tries, locks, longest)
 				assert.GreaterOrEqual(t, int(locks), 80)
-				assert.LessOrEqual(t, longest, 150*time.Millisecond) // callers of its process that try may come before it three times
+				assert.LessOrEqual(t, longest, 150*time.Millisecond) // tries of its own process may precede a caller three times
 			}
 		}
 	}
 }
 
-// TestTurns: processes that all want one key have it nearly all of the time, one after the other.
+// TestTriesStarveNoCaller: callers of a process try without a pause. The waiting callers of another
+// process, and of the same one, get the key in turn.
+func TestTriesStarveNoCaller(t *testing.T) {
+	t.Parallel()
+	plain := core.Terms{TTL: 10 * time.Second, Timeout: 100 * time.Millisecond, Renew: true, Patience: time.Second}
+	for _, c := range []struct {
+		hold    time.Duration // shorter than a turn, or longer
+		lasts   time.Duration
+		longest time.Duration
+	}{
+		{200 * time.Microsecond, 150 * time.Millisecond, 30 * time.Millisecond},
+		{12 * time.Millisecond, time.Second, 110 * time.Millisecond},
+	} {
+		for _, isFair := range []bool{false, true} {
+			for besides := range 2 {
+				longest, locks := time.Duration(0), 0
+				for seed := range uint64(3) {
+					r := newRelay(3, 2, 0, false, c.hold, &steady{Rand: rand.New(rand.NewPCG(seed, 2)), trip: 100 * time.Microsecond, silent: -1})
+					r.eager = true
+					line := plain
+					line.Fair = isFair
+					for range 4 {
+						r.join(r.processes[0], &core.Caller{Terms: &line})
+					}
+					for range besides {
+						r.join(r.processes[1], &core.Caller{Terms: &line})
+					}
+					for range 2 {
+						r.join(r.processes[1], &core.Caller{Terms: &plain, Try: true})
+					}
+					for r.now < c.lasts {
+						r.step()
+						require.Empty(t, r.problem)
+					}
+					longest, locks = max(longest, r.longestWait()), locks+r.locks
+				}
+				t.Logf("held for %v, fair %v, %d beside the tries: %d locks, longest wait %v", c.hold, isFair, besides, locks, longest)
+				assert.LessOrEqual(t, longest, c.longest)
+			}
+		}
+	}
+}
+
+// TestTurns: processes that all request one key hold it in turn, nearly all of the time.
 func TestTurns(t *testing.T) {
-	const trip = 200 * time.Microsecond // 0.45 ms there and back
+	const trip = 200 * time.Microsecond // a round trip is 0.45 ms
 	for _, c := range []struct {
 		name               string
 		processes, callers int
 		hold               time.Duration
-		locks              int // a second, at least
+		locks              int // minimum per second
 		longest            time.Duration
 	}{
-		// Each row's bounds are about a tenth from what was measured.
+		// The bounds of each row are about a tenth off the measured values.
 		{"alone", 1, 1, 0, 900, 3 * time.Millisecond},
 		{"two", 2, 1, 0, 950, 4 * time.Millisecond},
 		{"two that hold for 2 ms", 2, 1, 2 * time.Millisecond, 310, 4 * time.Millisecond},
@@ -205,9 +253,9 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestNobodyIsPassedOverForLong on an uneven network, where votes are split and places are left for a moment, though the
-// one who has just released is always the fastest.
-func TestNobodyIsPassedOverForLong(t *testing.T) {
+// TestEveryProcessGetsTheKeySoon: the network is uneven, so votes are split and processes give up
+// their tickets for a moment. The process that has just released the key is always the fastest.
+func TestEveryProcessGetsTheKeySoon(t *testing.T) {
 	t.Parallel()
 	for _, processes := range []int{2, 4, 16} {
 		for _, hold := range []time.Duration{0, 2 * time.Millisecond} {
@@ -224,19 +272,20 @@ func TestNobodyIsPassedOverForLong(t *testing.T) {
 			each := 300 * time.Millisecond / locks
 			t.Logf("%d processes, %v: one lock each %v, longest wait %v", processes, hold, each, longest)
 			assert.LessOrEqual(t, each, hold+600*time.Microsecond)
-			// A turn of a process that has not heard of others, and a few rounds of all.
+			// The limit is one turn of a process that is not aware of other processes, and a few
+			// rounds of all processes.
 			assert.LessOrEqual(t, longest, 10*time.Millisecond+time.Duration(3*processes)*each)
 		}
 	}
 }
 
-// TestOneSlowVoteMakesNoLongTurn: the answers to one process are late once, by up to 400 ms. The other process waits for
-// that vote, and otherwise no longer than before.
-func TestOneSlowVoteMakesNoLongTurn(t *testing.T) {
+// TestOneSlowVoteLengthensNoTurn: the answers to one process are late once, by up to 400 ms. The
+// other process waits for that attempt, but otherwise no longer than before.
+func TestOneSlowVoteLengthensNoTurn(t *testing.T) {
 	t.Parallel()
 	terms := &core.Terms{TTL: 10 * time.Second, Timeout: 500 * time.Millisecond, Renew: true, Patience: time.Second}
 	for _, by := range []time.Duration{0, 20 * time.Millisecond, 100 * time.Millisecond, 400 * time.Millisecond} {
-		for _, at := range []time.Duration{0, 50 * time.Millisecond} { // the first vote of the process, or another
+		for _, at := range []time.Duration{0, 50 * time.Millisecond} { // the first attempt of the process, or a later one
 			longest := time.Duration(0)
 			for seed := range uint64(10) {
 				network := &steady{Rand: rand.New(rand.NewPCG(seed, 2)), trip: time.Millisecond, silent: -1}
@@ -248,7 +297,7 @@ func TestOneSlowVoteMakesNoLongTurn(t *testing.T) {
 					return 0
 				}
 				for _, p := range r.processes {
-					for range 2 { // so that they hand the lock over
+					for range 2 { // two callers, so that processes hand over the lock
 						r.join(p, &core.Caller{Terms: terms})
 					}
 				}
@@ -264,9 +313,9 @@ func TestOneSlowVoteMakesNoLongTurn(t *testing.T) {
 	}
 }
 
-// TestARenewalCostsNoPlace: a process waits when the lock is renewed, which looks to it like a release. When that
-// follows, it gets the lock before a process that has come meanwhile.
-func TestARenewalCostsNoPlace(t *testing.T) {
+// TestRenewalCostsNoTicket: a waiting process takes the renewal of the lock for a release. When the
+// release follows, the process gets the lock before a process that has arrived in the meantime.
+func TestRenewalCostsNoTicket(t *testing.T) {
 	t.Parallel()
 	terms := &core.Terms{TTL: 400 * time.Millisecond, Timeout: 100 * time.Millisecond, Renew: true}
 	for hold := terms.TTL / 4; hold < terms.TTL/3+2*time.Millisecond; hold += 50 * time.Microsecond {
@@ -283,15 +332,16 @@ func TestARenewalCostsNoPlace(t *testing.T) {
 	}
 }
 
-// comes has a caller of a process come at a moment.
+// comes makes a caller of a process arrive at a moment.
 func (r *relay) comes(process int, terms *core.Terms, at time.Duration) {
 	p := r.processes[process]
 	p.callers = append(p.callers, &caller{Caller: &core.Caller{Terms: terms}, process: p, acts: at, leaves: never})
 }
 
-// TestFairCallersAreServedAsTheyCame, those of three processes, whether they come while the key is free or held.
-// Two come at least a tenth of a millisecond apart, which is more than what messages differ in.
-func TestFairCallersAreServedAsTheyCame(t *testing.T) {
+// TestFairCallersAreServedInOrderOfArrival: callers of three processes arrive while the key is free or
+// held. They arrive at least a tenth of a millisecond apart, which is more than the difference
+// between messages.
+func TestFairCallersAreServedInOrderOfArrival(t *testing.T) {
 	t.Parallel()
 	terms := &core.Terms{TTL: 10 * time.Second, Timeout: 100 * time.Millisecond, Renew: true, Fair: true}
 	for seed := range uint64(30) {
@@ -315,9 +365,9 @@ func TestFairCallersAreServedAsTheyCame(t *testing.T) {
 	}
 }
 
-// TestAFairCallerBehindAHandoverIsInTheOrder: it waits behind one that the lock is handed over to. A Fair caller of
-// another process comes after that.
-func TestAFairCallerBehindAHandoverIsInTheOrder(t *testing.T) {
+// TestFairCallerAfterAHandoverIsQueued: a Fair caller waits in line after a caller that gets the
+// lock by a handover. A Fair caller of another process arrives later.
+func TestFairCallerAfterAHandoverIsQueued(t *testing.T) {
 	t.Parallel()
 	plain := &core.Terms{TTL: 10 * time.Second, Timeout: 100 * time.Millisecond, Renew: true}
 	fair := *plain
@@ -335,15 +385,41 @@ func TestAFairCallerBehindAHandoverIsInTheOrder(t *testing.T) {
 	assert.Equal(t, "0001", r.History)
 }
 
-// TestAFairCallerComesBackBeforeANewcomer: its place is lost at the node while another process holds the key, and a Fair
-// caller of that process that came later is told that it is the first. Then the older one asks again.
-func TestAFairCallerComesBackBeforeANewcomer(t *testing.T) {
+// TestFairCallerAfterOthersIsQueued: a Fair caller waits in line after callers of its process that
+// are not Fair. A Fair caller of another process arrives later, and then the turn of the first
+// process ends.
+func TestFairCallerAfterOthersIsQueued(t *testing.T) {
+	t.Parallel()
+	plain := &core.Terms{TTL: 10 * time.Second, Timeout: 100 * time.Millisecond, Renew: true}
+	fair := *plain
+	fair.Fair = true
+	for others := range 4 {
+		r := newRelay(3, 2, 0, false, 10*time.Millisecond, &steady{Rand: rand.New(rand.NewPCG(5, 2)), trip: 200 * time.Microsecond, silent: -1})
+		r.once, r.remembers = true, true
+		r.comes(0, plain, time.Millisecond) // this caller holds the lock while the others arrive
+		for range others {
+			r.comes(0, plain, 2*time.Millisecond)
+		}
+		r.comes(0, &fair, 3*time.Millisecond)
+		r.comes(1, &fair, 4*time.Millisecond)
+		for len(r.History) < others+3 {
+			r.step()
+			require.Empty(t, r.problem)
+		}
+		assert.Equal(t, strings.Repeat("0", others+2)+"1", r.History)
+	}
+}
+
+// TestLostTicketReturnsBeforeANewcomer: the node loses a Fair caller's ticket while another
+// process holds the key. A later Fair caller of that process becomes the first of the queue. Then
+// the older caller asks again.
+func TestLostTicketReturnsBeforeANewcomer(t *testing.T) {
 	t.Parallel()
 	fair := &core.Terms{TTL: 10 * time.Second, Timeout: 100 * time.Millisecond, Renew: true, Fair: true}
-	for release := 160 * time.Millisecond; release < 200*time.Millisecond; release += 5 * time.Millisecond { // the older one asks within 150 ms
+	for release := 160 * time.Millisecond; release < 200*time.Millisecond; release += 5 * time.Millisecond { // the older caller asks within 150 ms
 		r := newRelay(3, 2, 0, false, release, &steady{Rand: rand.New(rand.NewPCG(5, 2)), trip: 200 * time.Microsecond, silent: -1})
 		r.once, r.remembers = true, true
-		r.comes(0, fair, time.Millisecond) // it holds the key
+		r.comes(0, fair, time.Millisecond) // this caller holds the key
 		r.comes(1, fair, 2*time.Millisecond)
 		r.comes(0, fair, 90*time.Millisecond)
 		isLost := false
@@ -360,8 +436,9 @@ func TestAFairCallerComesBackBeforeANewcomer(t *testing.T) {
 	}
 }
 
-// TestTheSecondLookoutSeeksReaders: the node that a reader watches falls silent, and the writer becomes a reader.
-func TestTheSecondLookoutSeeksReaders(t *testing.T) {
+// TestSecondKeyWatchFindsReaders: the node that a waiting reader watches stops answering, and the
+// writer becomes a reader.
+func TestSecondKeyWatchFindsReaders(t *testing.T) {
 	t.Parallel()
 	for silent := range 3 {
 		network := &steady{Rand: rand.New(rand.NewPCG(5, 2)), trip: 200 * time.Microsecond, silent: -1}
@@ -373,12 +450,12 @@ func TestTheSecondLookoutSeeksReaders(t *testing.T) {
 		r.comes(0, writes, time.Millisecond)
 		r.comes(1, &reads, 2*time.Millisecond)
 		reader := r.processes[1]
-		for phaseOf(reader.key) != ordered || len(reader.wire) > 0 {
+		for phaseOf(reader.key) != queued || len(reader.wire) > 0 {
 			r.step()
 		}
 		network.silent = silent
 		writer := r.processes[0].callers[0]
-		writer.asks = &core.Caller{Shell: writer}
+		writer.asks = &core.Caller{Ref: writer}
 		r.downgrade(writer, writer.asks)
 		for r.locks < 2 {
 			r.step()
@@ -388,9 +465,9 @@ func TestTheSecondLookoutSeeksReaders(t *testing.T) {
 	}
 }
 
-// TestALockEndsBeforeItsKeys, where the clocks of servers run as much faster than the holder's as the drift allowance
-// covers. Another process waits for it.
-func TestALockEndsBeforeItsKeys(t *testing.T) {
+// TestLockEndsBeforeItsKeys: the servers' clocks are faster than the holder's clock by the whole
+// drift allowance. Another process waits for the lock.
+func TestLockEndsBeforeItsKeys(t *testing.T) {
 	t.Parallel()
 	terms := &core.Terms{TTL: time.Second, Timeout: 100 * time.Millisecond, Patience: time.Second}
 	network := &steady{Rand: rand.New(rand.NewPCG(5, 2)), trip: 20 * time.Microsecond, silent: -1}

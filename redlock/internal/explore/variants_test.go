@@ -12,21 +12,22 @@ import (
 	"github.com/redquorum/redquorum/internal/sim"
 )
 
-// A variant is a protocol with one rule less. Random schedules of it break a promise, so the rule is needed, and
-// the schedules would show that it is gone. Rules of package core have mutants instead (internal/evidence/mutants/list).
+// A variant is the protocol without one of its rules. Its random schedules break a promise. This
+// proves that the rule is necessary, and that the schedules notice the missing rule. Rules of
+// package core have mutants instead (internal/evidence/mutants/list).
 type variant struct {
 	name   string
-	breaks string // a promise
+	breaks string // the broken promise
 	serves func(s *served, r *protocol.Request) protocol.Reply
 
 	overtakes bool // requests overtake each other
-	writesOn  bool // a writer that becomes a reader counts as a writer until the nodes know
-	unguarded bool // votes are judged by no records
+	writesOn  bool // a writer that becomes a reader counts as a writer until the nodes have answered
+	unguarded bool // votes are not judged by records
 }
 
 func (v *variant) isSet() bool { return v.breaks != "" }
 
-// A served request is run on a server at a moment.
+// A served request runs on a server at a moment.
 type served struct {
 	*sim.Store
 	at     time.Duration
@@ -40,23 +41,23 @@ func (s *served) run(r *protocol.Request) protocol.Reply {
 	return reply
 }
 
-// counter is the highest token that the server has accepted, and zero for none.
+// counter returns the highest token that the server has accepted, or zero.
 func (s *served) counter(r *protocol.Request) int64 {
 	n, _ := strconv.ParseInt(s.Value(s.at, r.Counter), 10, 64)
 	return n
 }
 
-// count sets that.
+// count sets the counter to a token.
 func (s *served) count(r *protocol.Request, token int64) {
 	s.SetCounter(r.Counter, float64(token))
 }
 
-// isLow reports whether the server has given the lock, and not accepted the token.
+// isLow reports whether the server has granted the lock without accepting the token.
 func isLow(reply *protocol.Reply) bool {
 	return reply.Outcome == protocol.Granted && reply.Floor > 0
 }
 
-// refusedUnless runs a request, and grants it also where it is so.
+// refusedUnless runs a request, and grants a refused one if isSo returns true.
 func (s *served) refusedUnless(r *protocol.Request, op protocol.Op, isSo func() bool) protocol.Reply {
 	reply := s.run(r)
 	if r.Op == op && reply.Outcome == protocol.Refused && isSo() {
@@ -66,7 +67,7 @@ func (s *served) refusedUnless(r *protocol.Request, op protocol.Op, isSo func() 
 }
 
 var variants = []variant{
-	// Of tokens.
+	// Tokens.
 	{name: "a token that is too low counts", breaks: "P2", serves: func(s *served, r *protocol.Request) protocol.Reply {
 		reply := s.run(r)
 		reply.Floor = 0
@@ -124,7 +125,7 @@ var variants = []variant{
 		return s.run(r)
 	}},
 
-	// Of readers.
+	// Readers.
 	{name: "a reader comes in beside a writer", breaks: "P1", serves: func(s *served, r *protocol.Request) protocol.Reply {
 		return s.refusedUnless(r, protocol.OpShare, func() bool { return true })
 	}},
@@ -159,7 +160,7 @@ var variants = []variant{
 		return s.run(r)
 	}},
 
-	// Of all.
+	// All locks.
 	{name: "requests overtake each other", breaks: "P6", overtakes: true},
 	{name: "a node that forgot votes", breaks: "P1", unguarded: true},
 }
@@ -180,20 +181,20 @@ func TestVariantsAreRefuted(t *testing.T) {
 					return
 				}
 			}
-			t.Error("it breaks nothing")
+			t.Error("the variant breaks no promise")
 		})
 	}
 }
 
-// TestTheMaximumOfINCRIsNoToken: each node INCRs, and the client takes the highest answer of a quorum. In some order
-// of events two clients that had the lock one after the other get the same. The lock excludes them, and either asks
-// all three nodes.
-func TestTheMaximumOfINCRIsNoToken(t *testing.T) {
+// TestMaximumOfINCRIsNotAToken: each node runs INCR, and the client takes the highest answer of a
+// quorum. In some order of events, two successive holders get the same number, although the lock
+// excludes them, and each client asks all three nodes.
+func TestMaximumOfINCRIsNotAToken(t *testing.T) {
 	t.Parallel()
 	type world struct {
 		counter [3]int
-		holder  [3]int    // 1 + the client that has the node; zero: none
-		got     [2][3]int // each client's answer of each node
+		holder  [3]int    // 1 + index of the client that has the node; zero: none
+		got     [2][3]int // answer of each node to each client
 		token   [2]int
 	}
 	seen := map[world]bool{}
@@ -208,7 +209,7 @@ func TestTheMaximumOfINCRIsNoToken(t *testing.T) {
 			return
 		}
 		for n := range w.counter {
-			if next := w; w.holder[n] > 0 { // it expires
+			if next := w; w.holder[n] > 0 { // the key expires
 				next.holder[n] = 0
 				try(next)
 				continue

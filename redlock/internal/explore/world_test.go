@@ -1,5 +1,6 @@
-// Package explore runs the keys of several processes, as package core has them, against the servers of
-// package sim, without goroutines: at random, and systematically. True time judges.
+// Package explore runs the Keys of package core for several processes against the servers of
+// package sim, without goroutines: at random, and systematically. True time decides whether a
+// promise is kept.
 package explore
 
 import (
@@ -22,7 +23,7 @@ import (
 
 const name = "k"
 
-// A process is one client. Its clock runs at its own rate.
+// A process is one client, with its own clock rate.
 type process struct {
 	index     int
 	rate      float64
@@ -30,35 +31,36 @@ type process struct {
 	group     *core.Group
 	key       *core.Key
 	callers   []*caller
-	resumes   time.Duration // it is paused until then
-	behind    time.Duration // it has too much to do until then, and only ends what is over
-	guard     *guard.Guard  // nil: what nodes forget is not noticed
-	knows     quorum.Set    // nodes whose clock it has read: it notices when that is set
+	resumes   time.Duration // time until which the process is paused
+	behind    time.Duration // until then the process is overloaded, and only ends expired holds
+	guard     *guard.Guard  // nil: losses of memory are not noticed
+	knows     quorum.Set    // nodes whose clock it has read, so that it notices when the clock is set
 	listening int
 	closed    bool
-	voted     clock.Instant // its last vote began
-	floor     int64         // the highest token that was granted then
+	voted     clock.Instant // start of its last attempt
+	floor     int64         // highest token granted at that time
 	proven    []proof
-	drawn     int           // by its guard
-	died      bool          // lately: what it had is on the nodes until it expires
-	ahead     time.Duration // its wall clock
-	proposed  int64         // the last token that it has proposed
-	wire      []*message    // to it and from it, in no order
+	drawn     int           // number of draws by its guard
+	died      bool          // the process died recently; the nodes have its keys until they expire
+	ahead     time.Duration // lead of its wall clock
+	proposed  int64         // last token that it proposed
+	wire      []*message    // messages to and from the process, in no order
 
 	// For the judges.
 	vote   vote
 	first  first
-	known  [5]forgotten  // the claim that each node was last counted for
-	placed clock.Instant // it sent the question about the order that was answered last
+	known  [5]forgotten  // the claim for which each node last counted
+	placed clock.Instant // time at which it sent the last answered question about the queue
 }
 
-// A proof is until when a value is held, by the last request that a quorum has granted.
+// A proof is the time until which a value is held, according to the last request that a quorum has
+// granted.
 type proof struct {
 	value string
 	until clock.Instant
 }
 
-// prove notes that a quorum has granted a request.
+// prove records that a quorum has granted a request.
 func (p *process) prove(value string, until clock.Instant) {
 	for i := range p.proven {
 		if o := &p.proven[i]; o.value == value {
@@ -69,7 +71,8 @@ func (p *process) prove(value string, until clock.Instant) {
 	p.proven = append(p.proven, proof{value, until})
 }
 
-// proof is until when a value is held, by what a quorum has granted; zero: by nothing.
+// proof returns the time until which a value is held, according to a quorum's grants; zero if it is
+// not held.
 func (p *process) proof(value string) clock.Instant {
 	for i := range p.proven {
 		if p.proven[i].value == value {
@@ -79,26 +82,26 @@ func (p *process) proof(value string) clock.Instant {
 	return 0
 }
 
-// A caller is one of a process, and what it wants to do.
+// A caller is a caller of a process, with its plans.
 type caller struct {
 	*core.Caller
 	process *process
-	hold    *core.Hold // told by Grant, until End
+	hold    *core.Hold // set by Grant, cleared by End
 	granted bool
-	reads   bool          // it is a reader
-	came    clock.Instant // its call began
-	again   int           // how many times it comes again, where it tries
-	rests   bool          // until it comes again
-	over    bool          // it has been told how its call ended
+	reads   bool          // the caller is a reader
+	came    clock.Instant // start of its call
+	again   int           // number of further tries
+	rests   bool          // the caller rests until its next try
+	over    bool          // its call has ended
 	asks    *core.Caller  // its Release or Extend
-	acts    time.Duration // when it does something next; never: it waits
-	leaves  time.Duration // its context ends
-	ends    clock.Instant // its MaxHold is over; zero: never
+	acts    time.Duration // time of its next action; never: it waits
+	leaves  time.Duration // end of its context
+	ends    clock.Instant // end of its MaxHold; zero: never
 }
 
 const never = time.Duration(1<<63 - 1)
 
-// A message is a request on its way to a node, or an answer or a hint on its way back.
+// A message is a request in transit to a node, or an answer or a hint in transit to a process.
 type message struct {
 	at      time.Duration
 	order   int
@@ -106,15 +109,15 @@ type message struct {
 	process int
 	node    int
 	ballot  *core.Ballot
-	request *protocol.Request // nil: the ballot's
+	request *protocol.Request // nil: the request of the ballot
 	reply   protocol.Reply
-	key     string        // of a hint
-	sent    clock.Instant // of a question for a record
+	key     string        // key of a hint
+	sent    clock.Instant // sending time of a question for a record
 	back    time.Duration
-	unknown bool // the answer is lost, or comes too late
+	unknown bool // the answer is lost or late
 }
 
-// asks is the request that the message is, or answers.
+// asks returns the request of the message, or the request that it answers.
 func (m *message) asks() *protocol.Request {
 	if m.request == nil {
 		return &m.ballot.Req
@@ -128,59 +131,58 @@ const (
 	request what = iota
 	answer
 	hint
-	retry    // of a release that was not confirmed, which the node does by itself
-	admit    // a question of the guard for a node's record
-	admitted // its answer; each follows its question
-	stray    // a request that is run late, or once more; it holds up no other, and is not answered
+	retry    // repetition of an unconfirmed release, by the node alone
+	admit    // the guard's question for a node's record
+	admitted // answer to admit; each answer constant follows its question
+	stray    // a request that runs late or twice; it delays no other, and gets no answer
 )
 
-// A world is processes and nodes.
+// A world has processes and nodes.
 type world struct {
 	now       time.Duration
 	nodes     []*sim.Store
 	processes []*process
-	idle      []*message // messages to be used again
+	idle      []*message // messages for reuse
 	reuses    bool
 	remembers bool
-	History   string // the processes that were granted the lock, in their order
+	History   string // processes that were granted the lock, in order
 	entered   int
 	network   network
 	problem   string
 	grants    int
-	token     int64 // the highest that was granted
+	token     int64 // highest token granted
 	traces    bool
-	doubled   func() bool                                         // whether the answer that was just given is given again; nil: never
-	strays    func(lost bool) (after time.Duration, isStray bool) // whether a request strays; nil: none does
-	versions  bool                                                // processes with an odd number have a later version, which adds a field to records
+	doubled   func() bool                                         // reports whether the last answer is repeated; nil: never
+	strays    func(lost bool) (after time.Duration, isStray bool) // reports whether a request strays; nil: none does
+	versions  bool                                                // processes with odd numbers have a later version, which adds a field to records
 	variant   variant
-	beyond    bool           // only tokens, deadlines and ends are promised
+	beyond    bool           // only tokens, deadlines and ends of locks are promised
 	given     map[int64]bool // tokens
-	coarse    time.Duration  // by so much the wall clocks of processes advance at once; zero: a nanosecond
+	coarse    time.Duration  // step of the wall clocks of processes; zero: a nanosecond
 	turns     turns
 
 	// For the judges.
 	judged bool
 	calm   bool                                         // no message is lost or slow, and no process stops
 	sure   bool                                         // no message is lost
-	gone   [5][]forgotten                               // of each node
-	misled time.Duration                                // a node last called the key free while it was held
+	gone   [5][]forgotten                               // locks that each node forgot
 	denied quorum.Set                                   // nodes that reject each request permanently
 	down   quorum.Set                                   // nodes that refuse connections
-	early  func(m *message, reply *protocol.Reply) bool // whether a node has to record the TTL first
+	early  func(m *message, reply *protocol.Reply) bool // reports whether a node must record the TTL first
 }
 
-// Turns are of phases, as they were seen: on an event, from one to another.
+// Turns are the observed changes of phases: by event, from one phase to another.
 type turns [eventKinds][len(phases)][len(phases)]bool
 
-// phases are their letters.
-const phases = "NVUOR"
+// phases are the letters of the phases.
+const phases = "NVRQP"
 
-// The phases of a contest, as package core numbers them.
+// The phases of a contest, with the numbers of package core.
 const (
 	voting byte = iota + 1
-	undoing
-	ordered
-	resting
+	rollingBack
+	queued
+	pausing
 )
 
 // An event is a column of the table of phases.
@@ -197,7 +199,7 @@ const (
 	eventKinds
 )
 
-// phaseOf returns the phase of a key, of which it is the first field of its contest.
+// phaseOf returns the phase of a key, which is the first field of its contest.
 func phaseOf(k *core.Key) byte {
 	contest := *(**byte)(unsafe.Add(unsafe.Pointer(k), contestAt))
 	if contest == nil {
@@ -214,12 +216,12 @@ var contestAt = func() uintptr {
 	return f.Offset
 }()
 
-// saw notes that an event has happened to a process's key, which was in the phase from.
+// saw records an event of a process's key, which was in the phase from.
 func (w *world) saw(e event, p *process, from byte) { w.turns[e][from][phaseOf(p.key)] = true }
 
-// A network says what becomes of a message.
+// A network determines the losses and delays of messages.
 type network interface {
-	// travel returns how long a request and its answer take, and whether each is lost.
+	// travel returns the delays of a request and its answer, and whether each is lost.
 	travel(process, node int) (there, back time.Duration, lost, unanswered bool)
 }
 
@@ -246,23 +248,23 @@ func newWorld(nodes, processes int, n network, jitter func(time.Duration) time.D
 
 // propose draws a fencing token.
 func (w *world) propose(p *process) int64 {
-	wall := time.Unix(1_700_000_000, 0).Add(w.now + p.ahead).Truncate(w.coarse) // as that of the nodes
+	wall := time.Unix(1_700_000_000, 0).Add(w.now + p.ahead).Truncate(w.coarse) // like the nodes' clocks
 	p.proposed = max(wall.UnixMicro(), p.proposed+1)
 	return p.proposed
 }
 
-// local is the process's clock.
+// local returns the reading of the process's clock.
 func (p *process) local(now time.Duration) clock.Instant {
 	return clock.Instant(float64(now)*p.rate) + clock.Instant(p.offset)
 }
 
-// moment is when the process's clock shows an instant.
+// moment returns the time at which the process's clock shows an instant.
 func (p *process) moment(at clock.Instant) time.Duration {
 	return time.Duration(float64(at-clock.Instant(p.offset))/p.rate) + 1
 }
 
-// trace prints what has happened. Callers ask for w.traces first: to pass the arguments costs more than
-// most events.
+// trace prints an event. Callers check w.traces first, because passing the arguments costs more
+// than most events.
 func (w *world) trace(format string, args ...any) {
 	fmt.Printf("%12v "+format+"\n", append([]any{w.now}, args...)...)
 }
@@ -290,27 +292,27 @@ func (w *world) carry(p *process) {
 		case core.Unlisten:
 			p.listening--
 		case core.Grant:
-			w.grant(p, f.Caller.Shell.(*caller))
+			w.grant(p, f.Caller.Ref.(*caller))
 		case core.Fail:
-			w.refuse(p, f.Caller.Shell.(*caller))
+			w.refuse(p, f.Caller.Ref.(*caller))
 		case core.End:
 			w.end(p, f.Hold)
 		case core.Done:
-			f.Caller.Shell.(*caller).asks = nil
+			f.Caller.Ref.(*caller).asks = nil
 		case core.Voted:
 			p.vote.ends(w, p, f)
 		case core.Lost:
 			p.vote.ends(w, p, f)
-			if t, ok := f.Ballot.Shell.(*trial); ok {
+			if t, ok := f.Ballot.Ref.(*trial); ok {
 				lost = append(lost, t)
 			}
 		}
 	}
 	p.key.Carried()
 	if w.calm {
-		p.noteFirst(w.now)
+		p.noteFirst()
 	}
-	if p.key.Idle(p.local(w.now)) { // package engine forgets it
+	if p.key.Idle(p.local(w.now)) { // package engine drops the key
 		w.judgeTold(p)
 		p.key = &core.Key{Group: p.group, Name: name, Turn: p.key.Turn}
 		if p.closed {
@@ -328,10 +330,10 @@ func (w *world) carry(p *process) {
 type trial struct {
 	guard.Trial
 	ballot *core.Ballot
-	ran    [5]time.Duration // at each node
+	ran    [5]time.Duration // time of the vote at each node
 }
 
-// protect has all processes judge votes by the nodes' records.
+// protect makes all processes judge votes by the nodes' records.
 func (w *world) protect(longest time.Duration) {
 	for _, node := range w.nodes {
 		node.Settle(len(w.nodes), longest)
@@ -342,18 +344,18 @@ func (w *world) protect(longest time.Duration) {
 	}
 }
 
-// protect has a process judge votes by the nodes' records, of which it knows none.
+// protect makes a process judge votes by the nodes' records, without knowing any record.
 func (p *process) protect(longest time.Duration) {
 	t := guard.Terms{Nodes: p.group.Nodes, Key: record.Key, Timeout: 30 * time.Millisecond, MaxTTL: longest}
 	t.Life = func() time.Duration {
 		p.drawn++
-		return 1<<42*time.Millisecond + time.Duration(1000*p.index+p.drawn)*time.Hour // no clock that is set looks like another record
+		return 1<<42*time.Millisecond + time.Duration(1000*p.index+p.drawn)*time.Hour // records differ so much that no set clock looks like another record
 	}
 	t.Generation = func() string { p.drawn++; return fmt.Sprint("g", p.index, "-", p.drawn) }
 	p.guard = guard.New(t)
 }
 
-// settle does what the guard of a process wants done.
+// settle carries out the effects of a process's guard.
 func (w *world) settle(p *process) {
 	for admits, settled := p.guard.Effects(); admits != nil || settled != nil; admits, settled = p.guard.Effects() {
 		for _, a := range admits {
@@ -382,8 +384,9 @@ func (w *world) settle(p *process) {
 	}
 }
 
-// versioned returns a question for a record as the process's version asks it. The earlier one must keep the field of the
-// later one, as long as the record is of one generation.
+// versioned returns a question for a record in the form of the process's version. The earlier
+// version must keep the field of the later one, as long as the generation of the record is the
+// same.
 func (w *world) versioned(p *process, r *protocol.Request) *protocol.Request {
 	a := r.Admit
 	if !w.versions || a.New == "" {
@@ -414,7 +417,7 @@ func (w *world) send(p *process, node int, f *core.Effect) {
 	}
 	late := w.now + f.Request.Timeout
 	arrives := w.now + there
-	for _, m := range p.wire { // a request overtakes none that was made before
+	for _, m := range p.wire { // a request does not overtake earlier ones
 		if m.at > arrives && m.node == node && (m.what == request || m.what == retry || m.what == admit) && !w.variant.overtakes {
 			arrives = m.at
 		}
@@ -424,14 +427,14 @@ func (w *world) send(p *process, node int, f *core.Effect) {
 			w.request(stray, p, node, f).fill(arrives+after, back, true)
 		}
 	}
-	if p.guard != nil && f.Request.Epoch != "" && f.Ballot.Shell == nil {
+	if p.guard != nil && f.Request.Epoch != "" && f.Ballot.Ref == nil {
 		own := *f.Request
 		t := &trial{ballot: f.Ballot}
 		t.Request, t.Start, t.Owner, t.Repairs = &own, f.Ballot.Start, t, f.Ballot.IsRepair()
-		f.Ballot.Shell = t
+		f.Ballot.Ref = t
 	}
 	if r := f.Request; r.Op.Releases() && !strings.HasPrefix(r.Value, fmt.Sprint("p", p.index, "v")) && p.proof(r.Value) == 0 {
-		w.fail("process %d: gives back %s, which is another's", p.index, r.Value)
+		w.fail("process %d: releases %s, the value of another process", p.index, r.Value)
 	}
 	if f.Request.Op.Acquires() && !f.Ballot.IsRepair() && p.voted != f.Ballot.Start {
 		p.voted, p.floor = f.Ballot.Start, w.token
@@ -456,10 +459,10 @@ func (w *world) send(p *process, node int, f *core.Effect) {
 	}
 }
 
-// request enters a message about a process's request.
+// request adds a message about a process's request.
 func (w *world) request(of what, p *process, node int, f *core.Effect) *message {
 	m := w.message(of, p.index, node)
-	if m.ballot = f.Ballot; f.Request != &f.Ballot.Req { // pointers into the middle are no plain data
+	if m.ballot = f.Ballot; f.Request != &f.Ballot.Req { // a pointer into the middle of a struct is not plain data
 		m.request = f.Request
 	}
 	w.enter(m)
@@ -470,7 +473,7 @@ func (m *message) fill(at, back time.Duration, unknown bool) {
 	m.at, m.back, m.unknown = at, back, unknown
 }
 
-// message returns one that is blank.
+// message returns an empty message.
 func (w *world) message(of what, process, node int) (m *message) {
 	if last := len(w.idle) - 1; last >= 0 {
 		m, w.idle = w.idle[last], w.idle[:last]
@@ -488,7 +491,7 @@ func (w *world) enter(m *message) {
 	p.wire = append(p.wire, m)
 }
 
-// take takes a message off the wire.
+// take removes a message from the wire.
 func (p *process) take(i int) *message {
 	m, last := p.wire[i], len(p.wire)-1
 	p.wire[i], p.wire[last] = p.wire[last], nil
@@ -496,7 +499,7 @@ func (p *process) take(i int) *message {
 	return m
 }
 
-// deliver takes a message off a process's wire, and does what it does.
+// deliver removes a message from a process's wire, and processes it.
 func (w *world) deliver(p *process, i int) {
 	m := p.take(i)
 	switch m.what {
@@ -514,7 +517,7 @@ func (w *world) deliver(p *process, i int) {
 		w.settle(p)
 	case answer:
 		w.answered(p, m)
-		if p.guard == nil && w.doubled != nil && w.doubled() { // a node that answers twice
+		if p.guard == nil && w.doubled != nil && w.doubled() { // the node answers twice
 			w.counted(p, m.ballot, m.node, &m.reply)
 		}
 	case hint:
@@ -523,7 +526,7 @@ func (w *world) deliver(p *process, i int) {
 	w.drop(m)
 }
 
-// execute has a node run a request. The message goes back as the answer.
+// execute makes a node run a request. The message becomes the answer.
 func (w *world) execute(m *message) {
 	reply, hints := w.serve(m)
 	if w.calm {
@@ -538,14 +541,14 @@ func (w *world) execute(m *message) {
 			w.trace("node %d: token %d and %d: floor %d", m.node, r.Token, r.Block, reply.Floor)
 		}
 	}
-	node, isAnswered := m.node, m.what != retry && !m.unknown // a stray is unknown
+	node, isAnswered := m.node, m.what != retry && !m.unknown // strays are unknown
 	if isAnswered {
 		if m.ballot != nil {
-			if t, ok := m.ballot.Shell.(*trial); ok {
+			if t, ok := m.ballot.Ref.(*trial); ok {
 				t.ran[node] = w.now
 			}
 		}
-		m.what++ // its answer
+		m.what++ // the constant of its answer
 		m.at, m.reply = w.now+m.back, reply
 		w.enter(m)
 	}
@@ -555,7 +558,7 @@ func (w *world) execute(m *message) {
 	}
 }
 
-// serve has a node run a request, which may be one of a variant.
+// serve makes a node run a request, or the variant's version of it.
 func (w *world) serve(m *message) (protocol.Reply, []sim.StoreHint) {
 	if w.denied.Has(m.node) {
 		return protocol.Reply{Outcome: protocol.Failed, Err: protocol.PermanentError("NOPERM")}, nil
@@ -572,7 +575,7 @@ func (w *world) serve(m *message) (protocol.Reply, []sim.StoreHint) {
 	return reply, s.hints
 }
 
-// drop keeps a message for the next.
+// drop keeps a message for reuse.
 func (w *world) drop(m *message) {
 	if w.reuses {
 		*m = message{}
@@ -601,7 +604,7 @@ func (w *world) answered(p *process, m *message) {
 	if b.Req.Op == protocol.OpQueue && !b.Req.Ticket.Leave {
 		p.placed = b.Start
 	}
-	t, ok := b.Shell.(*trial)
+	t, ok := b.Ref.(*trial)
 	if !ok {
 		w.counted(p, b, m.node, &m.reply)
 		return
@@ -617,7 +620,7 @@ func (w *world) answered(p *process, m *message) {
 	w.settle(p)
 }
 
-// deadline is the latest of what the process's callers hold. Zero: they hold nothing.
+// deadline returns the latest deadline of the process's holds; zero without a hold.
 func (p *process) deadline() (latest clock.Instant) {
 	for _, c := range p.callers {
 		if c.hold != nil {
@@ -627,16 +630,16 @@ func (p *process) deadline() (latest clock.Instant) {
 	return latest
 }
 
-// counted gives a key an answer that has been judged.
+// counted passes a judged answer to a key.
 func (w *world) counted(p *process, b *core.Ballot, node int, reply *protocol.Reply) {
 	from, now, before := phaseOf(p.key), p.local(w.now), p.deadline()
-	p.vote.hears(b, node, reply)
+	p.vote.records(b, node, reply)
 	w.judgeVote(p, b, node, reply)
 	if p.key.Count(b, node, reply) {
 		p.key.Weigh(b, node, now)
 	}
 	if b.Req.Op.Extends() && before > 0 && now >= before && p.deadline() > before {
-		w.fail("P3: process %d: what was over at %v is extended at %v", p.index, before, now)
+		w.fail("P3: process %d: a hold that ended at %v is extended at %v", p.index, before, now)
 	}
 	w.saw(onAnswer, p, from)
 	if v := b.Req.Value; v != "" && b.Votes() > len(w.nodes)/2 && (b.Req.Op.Acquires() || b.Req.Op.Extends()) {
@@ -663,10 +666,10 @@ func (w *world) hinted(p *process, m *message) {
 	w.carry(p)
 }
 
-// arrive has a caller of a process call, for the first time or once more.
+// arrive makes a caller of a process call, for the first time or again.
 func (w *world) arrive(c *caller) {
 	p := c.process
-	c.Caller = &core.Caller{Terms: c.Terms, Try: c.Try, Shell: c}
+	c.Caller = &core.Caller{Terms: c.Terms, Try: c.Try, Ref: c}
 	c.came, c.rests = p.local(w.now), false
 	from := phaseOf(p.key)
 	p.key.Arrive(c.Caller, c.came)
@@ -674,7 +677,7 @@ func (w *world) arrive(c *caller) {
 	w.carry(p)
 }
 
-// downgrade has a writer become a reader.
+// downgrade makes a writer become a reader.
 func (w *world) downgrade(c *caller, ask *core.Caller) {
 	p := c.process
 	c.reads = !w.variant.writesOn
@@ -682,12 +685,12 @@ func (w *world) downgrade(c *caller, ask *core.Caller) {
 	w.carry(p)
 }
 
-// refuse tells a caller that it has not got the lock.
+// refuse reports to a caller that its call has failed.
 func (w *world) refuse(p *process, c *caller) {
 	w.judgeOutcome(p, outcome{caller: c, failure: c.Failure, at: p.local(w.now)})
 	switch {
 	case c.over || c.rests:
-		w.fail("process %d: a caller is told twice", p.index)
+		w.fail("process %d: a caller gets two outcomes", p.index)
 	case c.again > 0 && c.Failure.Kind != core.AfterClose:
 		c.again--
 		c.rests = true
@@ -696,16 +699,16 @@ func (w *world) refuse(p *process, c *caller) {
 	c.over = true
 }
 
-// grant tells a caller that it has the lock.
+// grant reports to a caller that it has the lock.
 func (w *world) grant(p *process, c *caller) {
 	if c.over {
-		w.fail("process %d: a caller is told twice", p.index)
+		w.fail("process %d: a caller gets two outcomes", p.index)
 	}
 	c.over, c.granted, c.hold, c.reads = true, true, c.Hold, c.Terms.Shared
 	now := p.local(w.now)
 	w.judgeOutcome(p, outcome{caller: c, at: now})
 	if now >= c.hold.Deadline() {
-		w.fail("P3: process %d: granted at %v what was over at %v", p.index, now, c.hold.Deadline())
+		w.fail("P3: process %d: grants at %v a hold that ended at %v", p.index, now, c.hold.Deadline())
 	}
 	if most := c.Terms.MaxHold; most > 0 {
 		c.ends = now.Add(most)
@@ -714,7 +717,7 @@ func (w *world) grant(p *process, c *caller) {
 	case isFenced:
 		w.give(p, c.Token, p.floor)
 	case c.Token != 0:
-		w.fail("P2: process %d: a token that was not asked for", p.index)
+		w.fail("P2: process %d: an unrequested token", p.index)
 	}
 	if w.traces {
 		w.trace("p%d has %s until %v", p.index, c.hold.Claim.Value, p.moment(c.hold.Deadline()))
@@ -730,8 +733,9 @@ func (w *world) grant(p *process, c *caller) {
 	}
 }
 
-// give notes the token of a holder. Those of holders that follow each other rise. Beyond the promise two may hold
-// at once: then no token is given twice, and each is above those that were granted before its vote began.
+// give checks the token of a holder. Tokens of successive holders rise. In a run beyond the
+// promises, two callers may hold the lock at once: then no token is given twice, and each token is
+// above those that were granted before its attempt began.
 func (w *world) give(p *process, token, floor int64) {
 	if !w.beyond {
 		floor = w.token
@@ -744,7 +748,7 @@ func (w *world) give(p *process, token, floor int64) {
 	}
 }
 
-// end tells a caller that its hold has ended.
+// end reports to a caller that its hold has ended.
 func (w *world) end(p *process, h *core.Hold) {
 	if w.traces {
 		w.trace("p%d ends %s: %v", p.index, h.Claim.Value, h.Reason)
@@ -752,7 +756,7 @@ func (w *world) end(p *process, h *core.Hold) {
 	for _, c := range p.callers {
 		if c.Hold == h {
 			if c.hold == nil && c.granted {
-				w.fail("process %d: the end of a hold is told twice", p.index)
+				w.fail("process %d: the end of a hold is reported twice", p.index)
 			}
 			c.hold = nil
 			return
@@ -760,7 +764,7 @@ func (w *world) end(p *process, h *core.Hold) {
 	}
 }
 
-// judge holds the world to the promises, by true time.
+// judge checks the promises, by true time.
 func (w *world) judge() {
 	writers, readers := 0, 0
 	for _, p := range w.processes {
@@ -783,7 +787,7 @@ func (w *world) judge() {
 				writers++
 			}
 			if due := p.key.Due(); due == 0 || due > deadline {
-				w.fail("P4: process %d: nothing is done at the deadline %v, but at %v", p.index, deadline, due)
+				w.fail("P4: process %d: no timer for the deadline %v, but for %v", p.index, deadline, due)
 			}
 		}
 	}
@@ -792,7 +796,7 @@ func (w *world) judge() {
 	}
 }
 
-// tick has a process do what is due, and checks that nothing is left to do.
+// tick makes a process do the work that is due, and checks that none is left.
 func (w *world) tick(p *process) {
 	from, now := phaseOf(p.key), p.local(w.now)
 	p.key.Tick(now)
@@ -800,7 +804,7 @@ func (w *world) tick(p *process) {
 	w.carry(p)
 	for _, c := range p.callers {
 		if c.hold != nil && now >= c.hold.Deadline() {
-			w.fail("P4: process %d: the context lives on after the deadline", p.index)
+			w.fail("P4: process %d: the context is alive after the deadline", p.index)
 		}
 	}
 	if due := p.key.Due(); due > 0 && due <= now && !p.key.Idle(now) {

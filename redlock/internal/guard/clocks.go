@@ -11,36 +11,38 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
-// Whether a server's clock is right is judged by the other servers' clocks. A vote that was given
+// The clocks of the other servers show whether a server's clock is right. A vote that was given
 // while the clock was behind ends too early once the clock is set, and a generation that was born
-// then seems older than it is. A client that comes later can see neither, because it has not read
+// then seems older than it is. A client that arrives later can see neither, because it has not read
 // the clock before.
 //
-// Each record says how far the server's clock was ahead of the others' when the generation was born
-// (record.Off). The clock less that is the common time, as this server has it. A node has a vote
-// only while a quorum of nodes, itself included, surely has the same common time to a second
-// (record.Apart). A node that has another time gets a new generation, and so a quarantine, from
-// each client that knows the common time of a quorum, or the clocks of all nodes.
+// Each record stores the lead of the server's clock over the others at the birth of the generation
+// (record.Off). The common time, according to this server, is its clock minus that amount. A node
+// has a vote only while a quorum of nodes, itself included, surely has the same common time to
+// within a second (record.Apart). A node with another time gets a new generation, and so a
+// quarantine, from each client that knows the common time of a quorum, or the clocks of all nodes.
 //
-// Two quorums share a node. So while fewer than a quorum of clocks are wrong alike, two clients
-// cannot find different common times, and do not take turns in writing generations. A client that
-// knows too few clocks writes none: it could give a node the time of one that is wrong.
+// Two quorums share a node. So while fewer than a quorum of clocks are wrong in the same way, two
+// clients cannot find different common times, and do not take turns in writing generations. A
+// client that knows too few clocks writes no generation: it could give a node the time of a wrong
+// clock.
 //
-// Servers whose clocks have always been apart keep their votes. Clocks that drift apart cost a node
-// one quarantine for each second. A client that is far away does not know clocks well enough to be sure of
-// those that differ by nearly a second. So it has an Off written for each that it cannot be sure of and
-// that differs by enough for that: for half a second. The rest is known if a round trip takes less.
+// Servers whose clocks have always differed keep their votes. Clocks that drift apart cost a node
+// one quarantine for each second. A distant client does not know clocks well enough to judge clocks
+// that differ by nearly a second. So it writes an Off for each clock that it cannot be sure of, if
+// the clock differs by at least half a second. For smaller differences, the client can be sure if a
+// round trip takes less than half a second.
 
-// A standard is how a node's clock compares with those of others.
+// A standard is the result of comparing a node's clock with the clocks of other nodes.
 type standard uint8
 
 const (
 	unsure standard = iota // too few clocks are known well enough
 	right                  // a quorum has the same common time
-	wrong                  // a quorum has another time, or none can have the same
+	wrong                  // a quorum has another time, or no quorum can have the same time
 )
 
-// common bounds the common time at now, as the node has it.
+// common returns bounds for the common time at now, according to the node.
 func (m *memory) common(now clock.Instant) (earliest, latest time.Duration) {
 	return m.time.offset.Earliest(now) - m.time.off, m.time.offset.Latest(now) - m.time.off
 }
@@ -48,16 +50,17 @@ func (m *memory) common(now clock.Instant) (earliest, latest time.Duration) {
 // isRead reports whether the node's record has been read, and is not being read again.
 func (m *memory) isRead() bool { return m.readAt >= 0 && !m.isAsked() }
 
-// isAsked reports whether a question for the node's record is under way. The answer shows its clock.
+// isAsked reports whether a question for the node's record is in progress. The answer shows the
+// node's clock.
 func (m *memory) isAsked() bool { return m.asked.tries > 0 && !m.asked.isHeld }
 
-// compare compares the clock of a node that has a record with the others'.
+// compare compares the clock of a node that has a record with the clocks of the others.
 func (g *Guard) compare(m *memory, now clock.Instant) standard {
 	if now < m.time.rightUntil {
 		return right
 	}
 	earliest, latest := m.common(now)
-	var gaps [quorum.MaxNodes]time.Duration // the largest that there can be to each node that surely agrees
+	var gaps [quorum.MaxNodes]time.Duration // largest possible gap to each node that surely agrees
 	agree, mayAgree, isAwaited := gaps[:0], 0, false
 	for i := range g.nodes {
 		other := &g.nodes[i]
@@ -74,7 +77,7 @@ func (g *Guard) compare(m *memory, now clock.Instant) standard {
 	}
 	if len(agree) >= g.quorum() {
 		slices.Sort(agree)
-		// Until a clock is set, a gap grows by no more than both clocks may drift.
+		// Until a clock is set, a gap grows by no more than the drift of both clocks.
 		m.time.rightUntil = now.Add((record.Apart - agree[g.quorum()-1]) * quorum.DriftRate / 2)
 		return right
 	}
@@ -85,7 +88,7 @@ func (g *Guard) compare(m *memory, now clock.Instant) standard {
 	return unsure
 }
 
-// isFresh reports whether the node's clock was read lately, and closely enough to reckon by.
+// isFresh reports whether the node's clock was read recently and precisely enough for calculations.
 func (m *memory) isFresh(now clock.Instant) bool {
 	o := &m.time.offset
 	return m.readAt >= 0 && o.Age(now) <= 10*time.Second && o.Latest(now)-o.Earliest(now) <= record.Apart
@@ -93,10 +96,11 @@ func (m *memory) isFresh(now clock.Instant) bool {
 
 func middle(earliest, latest time.Duration) time.Duration { return earliest + (latest-earliest)/2 }
 
-// commonTime returns the common time, for the sake of one node: the median of the nodes whose clocks were
-// read lately, if a quorum has that. Otherwise it is known only if all clocks are, and is the latest of
-// them: nothing shows which clocks are right, and a generation must not seem older than it is once a clock
-// that is behind at its birth is set.
+// commonTime returns the common time that one node is compared with. It is the median of the clocks
+// that were read recently, if a quorum agrees with it. Otherwise the common time is known only if
+// all clocks are known, and is then the latest clock. Nothing shows which clocks are right, and a
+// clock that is behind at the birth of a generation, and is then set, must not make the generation
+// seem older than it is.
 func (g *Guard) commonTime(of *memory, now clock.Instant) (at time.Duration, isKnown bool) {
 	var room [quorum.MaxNodes]time.Duration
 	all := room[:0]
@@ -122,16 +126,16 @@ func (g *Guard) commonTime(of *memory, now clock.Instant) (at time.Duration, isK
 	return all[len(all)-1], len(all) == len(g.nodes)
 }
 
-// off returns the Off of a new record. It is not known while the common time is not.
+// off returns the Off of a new record. It is unknown while the common time is unknown.
 func (g *Guard) off(m *memory, now clock.Instant) (d time.Duration, isKnown bool) {
 	at, isKnown := g.commonTime(m, now)
 	reading := middle(m.time.offset.Earliest(now), m.time.offset.Latest(now))
 	return record.Off(reading - at), isKnown && m.isFresh(now)
 }
 
-// mustRenew reports whether the node gets a new generation although it has a record. A generation that
-// is younger than this client's wait stays, so that clients that know clocks differently cannot keep
-// a node from voting.
+// mustRenew reports whether the node gets a new generation although it has a record. A generation
+// that is younger than this client's wait stays, so that clients with different knowledge of the
+// clocks cannot keep a node from voting.
 func (g *Guard) mustRenew(m *memory, now clock.Instant) bool {
 	if m.birth.isSpoiled {
 		return true
@@ -140,26 +144,26 @@ func (g *Guard) mustRenew(m *memory, now clock.Instant) bool {
 	return (age < 0 || age >= g.openWait()) && g.compare(m, now) == wrong
 }
 
-// clockError says why the node has no vote for its clock, or nil.
+// clockError returns the reason the node's clock leaves it without a vote, or nil.
 func (g *Guard) clockError(m *memory, now clock.Instant) error {
 	if g.compare(m, now) != wrong {
 		return nil
 	}
-	reason := "its clock and those of other servers differ, and too few agree to show which is right: " +
+	reason := "its clock differs from the clocks of other servers, and too few agree to show which is right: " +
 		"set the clocks, or start the servers that are down"
 	if at, isKnown := g.commonTime(m, now); isKnown {
 		ahead, word := middle(m.common(now))-at, "ahead of"
 		if ahead < 0 {
 			word = "behind"
 		}
-		reason = fmt.Sprintf("its clock is %v %s the other servers', or was when its epoch record was written",
+		reason = fmt.Sprintf("its clock is %v %s the clocks of the other servers, now or when its epoch record was written",
 			ahead.Abs().Round(time.Millisecond), word)
 	}
 	return &protocol.QuarantineError{Reason: reason}
 }
 
-// awaitsClocks reports whether a question to another node is under way, which shows that node's clock.
-// If asks is true, it first asks all nodes whose clocks were not read lately.
+// awaitsClocks reports whether a question to another node, which shows that node's clock, is in
+// progress. If asks is true, it first asks all nodes whose clocks were not read recently.
 func (g *Guard) awaitsClocks(node int, asks bool, now clock.Instant) bool {
 	isAwaited := false
 	for i := range g.nodes {
@@ -175,8 +179,8 @@ func (g *Guard) awaitsClocks(node int, asks bool, now clock.Instant) bool {
 	return isAwaited
 }
 
-// compares reports whether the vote waits for the clocks of other nodes. The other votes of its ballot
-// show these, or answers to questions.
+// compares reports whether the vote waits for the clocks of other nodes. The other votes of its
+// ballot, or answers to questions, show these clocks.
 func (g *Guard) compares(v *vote, now clock.Instant) bool {
 	t := v.trial
 	if t.isOver || now >= v.heard.Add(4*g.terms.Timeout) {
@@ -190,8 +194,8 @@ func (g *Guard) compares(v *vote, now clock.Instant) bool {
 	return g.awaitsClocks(v.node, asks, now)
 }
 
-// clockRead continues what has waited for other nodes' clocks, after one of them was read or could not
-// be read.
+// clockRead continues the votes and changes that waited for other nodes' clocks, after a clock was
+// read or could not be read.
 func (g *Guard) clockRead(now clock.Instant) {
 	for i := range g.nodes {
 		m := &g.nodes[i]

@@ -13,8 +13,8 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
-// TestClockThatDiffersGetsNewGeneration, which says by how much it differs. Votes count again after a quarantine, and
-// another one follows when the clock is set.
+// TestClockThatDiffersGetsNewGeneration: the generation records the difference. Votes count again
+// after a quarantine, and another quarantine follows when the clock is set.
 func TestClockThatDiffersGetsNewGeneration(t *testing.T) {
 	court := newCourt(t, 3, ttl)
 	s := court.servers[1]
@@ -35,9 +35,10 @@ func TestClockThatDiffersGetsNewGeneration(t *testing.T) {
 	}
 }
 
-// TestClockOfNoQuorumIsNotTrusted: two servers differ while the third is down, so which of them is right cannot be known.
-// Neither votes, and no record is written until the third tells.
-func TestClockOfNoQuorumIsNotTrusted(t *testing.T) {
+// TestClocksWithoutAQuorumAreNotTrusted: two servers differ while the third is down, so the client cannot
+// know which of them is right. Neither votes, and no record is written until the third server
+// answers.
+func TestClocksWithoutAQuorumAreNotTrusted(t *testing.T) {
 	court := newCourt(t, 3, ttl)
 	court.servers[0].offset -= 30 * time.Second
 	court.servers[2].down = true
@@ -59,8 +60,8 @@ func TestClockOfNoQuorumIsNotTrusted(t *testing.T) {
 	assert.Equal(t, time.Hour, court.servers[1].told(t).Off.Round(time.Second))
 }
 
-// TestClockThatDiffersIsFoundByClientsThatTryOnce, in whatever order the servers answer.
-func TestClockThatDiffersIsFoundByClientsThatTryOnce(t *testing.T) {
+// TestOneTryFindsADifferentClock: the order of the servers' answers does not matter.
+func TestOneTryFindsADifferentClock(t *testing.T) {
 	for i := range 4 {
 		court := makeCourt(t, 4, ttl)
 		court.servers[i].offset += 30 * time.Second
@@ -70,9 +71,10 @@ func TestClockThatDiffersIsFoundByClientsThatTryOnce(t *testing.T) {
 	}
 }
 
-// TestClocksOfHalfThatBootBehindEndNoQuarantineEarly: two of four servers restart empty with clocks that are half a
-// minute behind. A client that writes their records vanishes before it writes those of the others, and NTP sets the clocks.
-func TestClocksOfHalfThatBootBehindEndNoQuarantineEarly(t *testing.T) {
+// TestHalfOfTheClocksBehindEndNoQuarantineEarly: two of four servers restart empty with clocks
+// that are half a minute behind. A client that writes their records vanishes before it writes the
+// records of the others, and NTP sets the clocks.
+func TestHalfOfTheClocksBehindEndNoQuarantineEarly(t *testing.T) {
 	court := newCourt(t, 4, 0)
 	for _, s := range court.servers {
 		s.settle(court, 4, ttl)
@@ -89,7 +91,7 @@ func TestClocksOfHalfThatBootBehindEndNoQuarantineEarly(t *testing.T) {
 	c := court.client(ttl)
 	b := c.begin("y", ttl)
 	for i, r := range c.votes(b) {
-		c.hears(b, i, r)
+		c.receives(b, i, r)
 	}
 	for admits, _ := c.guard.Effects(); admits != nil; admits, _ = c.guard.Effects() {
 		c.sleep(leg)
@@ -118,8 +120,8 @@ func TestClocksOfHalfThatBootBehindEndNoQuarantineEarly(t *testing.T) {
 	assert.Equal(t, all(4, granted), b.outcomes(), "%v", b.err())
 }
 
-// TestFirstVotesAfterLongIdlenessWaitForOthers: the clocks may have drifted by more than a second. The votes of the same
-// ballot tell, without another request.
+// TestFirstVotesAfterLongIdlenessWaitForOthers: the clocks may have drifted by more than a second.
+// The votes of the same ballot show the clocks, without another request.
 func TestFirstVotesAfterLongIdlenessWaitForOthers(t *testing.T) {
 	c := newCourt(t, 3, ttl).client(ttl)
 	c.asks("x", ttl)
@@ -132,19 +134,19 @@ func TestFirstVotesAfterLongIdlenessWaitForOthers(t *testing.T) {
 	c.sleep(5 * time.Minute)
 	b = c.begin("z", ttl, func(b *ballot) { b.Repairs = true })
 	reply := c.votes(b)[0]
-	c.hears(b, 0, reply) // it goes to one node alone
+	c.receives(b, 0, reply) // the request reached only one node
 	c.runs()
 	assert.Equal(t, granted, b.replies[0].Outcome, "%v", b.err())
 }
 
-// TestVoteWaitsForNoClockForEver.
-func TestVoteWaitsForNoClockForEver(t *testing.T) {
+// TestVoteWaitsBrieflyForClocks: the wait ends with the ballot, or after four timeouts.
+func TestVoteWaitsBrieflyForClocks(t *testing.T) {
 	c := newCourt(t, 3, ttl).client(ttl)
 	c.asks("x", ttl)
 	c.sleep(5 * time.Minute)
 	lost, old := c.begin("y", ttl), c.begin("z", ttl)
 	for _, b := range []*ballot{lost, old} {
-		c.hears(b, 0, c.votes(b)[0])
+		c.receives(b, 0, c.votes(b)[0])
 		require.Equal(t, quorum.Of(0), b.parked())
 	}
 	c.guard.Close(&lost.Trial)
@@ -152,14 +154,15 @@ func TestVoteWaitsForNoClockForEver(t *testing.T) {
 	assert.ErrorIs(t, lost.replies[0].Err, errUnsure)
 	c.sleep(4 * timeout)
 	next := c.begin("a", ttl)
-	c.hears(next, 0, c.votes(next)[0])
+	c.receives(next, 0, c.votes(next)[0])
 	c.runs()
 	assert.ErrorIs(t, old.replies[0].Err, errUnsure)
 }
 
-// TestGenerationIsNoOlderThanTheReplyBefore: the only server restarts empty with a clock that is behind, and is set. Its
-// clock says that its quarantine is over.
-func TestGenerationIsNoOlderThanTheReplyBefore(t *testing.T) {
+// TestGenerationIsNotOlderThanThePreviousReply: the only server restarts empty with a clock that is
+// behind, and the clock is set. According to that clock the quarantine has ended, but in fact it
+// has not.
+func TestGenerationIsNotOlderThanThePreviousReply(t *testing.T) {
 	court := newCourt(t, 1, ttl)
 	c := court.client(ttl)
 	c.asks("x", ttl)
@@ -172,9 +175,9 @@ func TestGenerationIsNoOlderThanTheReplyBefore(t *testing.T) {
 	assert.Greater(t, b.left(t, 0), ttl-time.Second)
 }
 
-// TestVoteThatFitsNoRecordShowsThatTheClockWasAhead: only this vote shows it, so the node gets a new generation. If
-// others have changed the record in between, the vote shows nothing.
-func TestVoteThatFitsNoRecordShowsThatTheClockWasAhead(t *testing.T) {
+// TestVoteWithoutAMatchingRecordShowsAClockAhead: only this vote shows it, so the node gets a
+// new generation. If other clients have changed the record in between, the vote shows nothing.
+func TestVoteWithoutAMatchingRecordShowsAClockAhead(t *testing.T) {
 	for _, isChanged := range []bool{false, true} {
 		c := makeCourt(t, 3, ttl).client(ttl)
 		c.asks("x", ttl)
@@ -189,7 +192,7 @@ func TestVoteThatFitsNoRecordShowsThatTheClockWasAhead(t *testing.T) {
 			s.dies += time.Hour
 		}
 		c.sleep(leg)
-		c.hears(b, 0, reply)
+		c.receives(b, 0, reply)
 		c.runs()
 		assert.NotEqual(t, granted, b.replies[0].Outcome)
 		assert.Equal(t, isChanged, before == s.told(t).Generation)
@@ -197,8 +200,9 @@ func TestVoteThatFitsNoRecordShowsThatTheClockWasAhead(t *testing.T) {
 	}
 }
 
-// TestOffIsWrittenOnlyWhereClocksDiffer: a released version reads the records of healthy servers.
-func TestOffIsWrittenOnlyWhereClocksDiffer(t *testing.T) {
+// TestOffsetIsWrittenOnlyIfClocksDiffer: a released version reads the records of servers without
+// faults.
+func TestOffsetIsWrittenOnlyIfClocksDiffer(t *testing.T) {
 	court := newCourt(t, 3, 0)
 	court.servers[1].offset = record.Apart / 3
 	court.servers[2].offset = 2 * record.Apart

@@ -13,49 +13,49 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/clock"
-	"github.com/redquorum/redquorum/internal/explore"
-	"github.com/redquorum/redquorum/internal/long"
+	"github.com/redquorum/redquorum/internal/evidence/explore"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/record"
+	"github.com/redquorum/redquorum/internal/testenv"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
-// Every order of what can happen to votes is tried here: three nodes, each of which may forget its
-// keys once, and two clients that ask for the same lock, each with a Guard. Requests take any time,
-// and are run in order. What a client took of a try that it has lost is released with its next
-// request.
+// The tests in this file try every order of the events that affect votes. There are three nodes,
+// each of which may forget its keys once, and two clients that request the same lock, each with a
+// Guard. Requests take any time, and run in order. The next request of a client also releases the
+// votes of its lost attempt.
 //
-// The judge is naive, and knows the true time: a node's vote counts only if every lock that another
-// client was granted, with a vote that the node gave before, is over.
+// The judge is simple, and knows the true time. It checks one rule: a node's vote counts only if
+// every lock of another client that was won with an earlier vote of that node has ended.
 
-// A bound keeps the worlds few, and may spoil what the Guard goes by.
+// A bound limits the number of worlds. It may also break a rule that the Guard relies on (mistake).
 type bound struct {
 	name    string
 	isLong  bool
 	ticks   int              // seconds
 	tries   [2]int           // ballots of each client
-	ttl     [2]time.Duration // of its locks, which is its MaxTTL as well
-	settled time.Duration    // the TTL on record; zero: there are no records
-	short   quorum.Set       // the nodes with a TTL of one second on record in its place
-	tick    time.Duration    // how long a second is; zero: a second
-	gone    quorum.Set       // the nodes that have forgotten at the beginning
-	forgets quorum.Set       // the nodes that may forget
-	back    quorum.Set       // the nodes that may go back to before the lock and their record, once the second client has read that
-	ahead   quorum.Set       // the nodes whose clock may be set ahead, by two seconds
-	held    time.Duration    // a lock that the first client has been granted by nodes 1 and 2 is that old; zero: there is none
-	late    quorum.Set       // the clients whose votes' records are looked at when the reply is heard
+	ttl     [2]time.Duration // TTL of each client's locks, and its MaxTTL
+	settled time.Duration    // TTL on record; zero: no node has a record
+	short   quorum.Set       // nodes with a TTL of one second on record instead
+	tick    time.Duration    // length of a second; zero: a second
+	gone    quorum.Set       // nodes that have forgotten at the beginning
+	forgets quorum.Set       // nodes that may forget
+	back    quorum.Set       // nodes that may return to their state before the lock and their record, once the second client has read that record
+	ahead   quorum.Set       // nodes whose clock may be set ahead, by two seconds
+	held    time.Duration    // age of the first client's lock, granted by nodes 1 and 2; zero: no lock
+	late    quorum.Set       // clients whose replies carry the lifetime that the record has at their arrival
 	drops   int              // requests that may get lost
 
 	mistake string
 }
 
-// An event is one thing that happens to a client, a node or both; -1 is none.
+// An event happens to a client, a node or both; -1 means no client or no node.
 type event struct {
 	what         string
 	client, node int
 }
 
-// A world is one state of everything.
+// A world is one state of the simulation.
 type world struct {
 	of      *explorer
 	now     clock.Instant
@@ -66,7 +66,7 @@ type world struct {
 
 // A place is a server in a world.
 type place struct {
-	holder int // the number of the ballot, see tried; zero: there is none
+	holder int // number of the ballot (tried); zero: the key is free
 	until  time.Duration
 	ahead  time.Duration
 	record string
@@ -83,20 +83,20 @@ type process struct {
 	links   [3][]letter
 }
 
-// A tried is a ballot of a process, and what is true of it.
+// A tried is a ballot of a process, with the true facts about it.
 type tried struct {
 	Trial
-	number  int // of all
+	number  int // unique in the world
 	over    bool
 	judged  quorum.Set
-	given   [3]clock.Instant // when each node voted for it; zero: it did not
+	given   [3]clock.Instant // when each node voted for it; zero: no vote
 	counted [3]clock.Instant // when its vote began to count
 	wonAt   clock.Instant
 }
 
-// A letter is a request on its way to a node, or its reply on its way back.
+// A letter is a request on its way to a node, or the reply on its way back.
 type letter struct {
-	ballot int // of its process; -1: it is an Admit
+	ballot int // index in its process; -1: the letter is an Admit
 	req    *protocol.Request
 	sent   clock.Instant
 	ran    bool
@@ -112,7 +112,7 @@ func (w *world) wall(node int) time.Duration {
 	return 1e7*time.Second + time.Duration(w.now) + w.servers[node].ahead
 }
 
-// seconds is the time that has passed.
+// seconds returns the time since the start.
 func (w *world) seconds() int { return int(w.now.Sub(start) / w.of.length()) }
 
 func (b *bound) length() time.Duration { return cmp.Or(b.tick, time.Second) }
@@ -131,7 +131,7 @@ func (x *explorer) begin() *world {
 	for c := range w.procs {
 		w.procs[c].guard = New(Terms{
 			Nodes: 3, Key: record.Key, Timeout: time.Hour, MaxTTL: x.ttl[c],
-			Life: func() time.Duration { return 1 }, Generation: func() string { return "drawn" }, // by place.write
+			Life: func() time.Duration { return 1 }, Generation: func() string { return "drawn" }, // replaced by place.write
 		})
 	}
 	if x.held > 0 {
@@ -149,7 +149,7 @@ func (x *explorer) begin() *world {
 	return w
 }
 
-// settledRecord is that of a node in long use, with locks of a TTL.
+// settledRecord returns the record of a node that has long been in use, with locks of a TTL.
 func settledRecord(node int, longest, wall time.Duration) string {
 	born := wall - 1000*time.Hour
 	return (&record.Record{Run: fmt.Sprint("n", node), Generation: "settled", Nodes: 3, Born: born, Basis: record.Asked,
@@ -178,7 +178,7 @@ func (w *world) clone() *world {
 	return &c
 }
 
-// key tells worlds apart.
+// key returns a key that is unique for each world.
 func (w *world) key() [16]byte {
 	b := fmt.Appendf(nil, "%d %d %v", w.now, w.dropped, w.servers)
 	for i := range w.procs {
@@ -206,7 +206,7 @@ func (w *world) key() [16]byte {
 	return [16]byte(sum[:])
 }
 
-// events are all that can happen next.
+// events returns every possible next event.
 func (w *world) events() (all []event) {
 	x := w.of
 	if w.seconds() < x.ticks {
@@ -239,7 +239,7 @@ func (w *world) events() (all []event) {
 		if m := &w.procs[1].guard.nodes[i]; x.back.Has(i) && !w.servers[i].forgot && m.record != nil {
 			all = append(all, event{"goes back", -1, i})
 		}
-		if x.ahead.Has(i) && w.servers[i].ahead == 0 && w.procs[1].guard.nodes[i].readAt >= 0 { // or it cannot be noticed
+		if x.ahead.Has(i) && w.servers[i].ahead == 0 && w.procs[1].guard.nodes[i].readAt >= 0 { // otherwise no client can notice it
 			all = append(all, event{"is set ahead", -1, i})
 		}
 	}
@@ -268,7 +268,7 @@ func (w *world) does(e event) {
 		w.deliver(e.client, e.node)
 	case "forgets":
 		step := time.Duration(0)
-		if w.of.late != 0 { // what is looked at after this was asked for before it, which the time must tell
+		if w.of.late != 0 { // the key of the world must show which requests are older than the loss
 			step = time.Millisecond
 		}
 		w.now = w.now.Add(step)
@@ -290,7 +290,7 @@ func (w *world) does(e event) {
 func (w *world) asks(client int) {
 	p := &w.procs[client]
 	for _, b := range p.ballots {
-		b.over = true // what it took is released
+		b.over = true // its votes are released
 		p.guard.Close(&b.Trial)
 		_, settled := p.guard.Effects()
 		for i := range settled {
@@ -305,7 +305,7 @@ func (w *world) asks(client int) {
 	}
 }
 
-// run has a node do what is asked.
+// run runs the request in a letter on a node.
 func (w *world) run(client, node int, l *letter) {
 	s, wall := &w.servers[node], w.wall(node)
 	l.ran = true
@@ -328,8 +328,8 @@ func (w *world) run(client, node int, l *letter) {
 	l.reply.Life = w.life(node)
 }
 
-// write changes the record. What is drawn by lot for it is drawn here, one after the other, so that
-// worlds in which the same has happened in another order are alike.
+// write changes the record. It draws the random parts of the record here, in order, so that worlds
+// with the same events in another order are equal.
 func (s *place) write(a *protocol.Admission, wall time.Duration) {
 	s.changes++
 	s.record = strings.ReplaceAll(a.New, "@", fmt.Sprint(wall.Milliseconds()))
@@ -339,7 +339,7 @@ func (s *place) write(a *protocol.Admission, wall time.Duration) {
 	}
 }
 
-// isReleased reports whether a holder is a try of the client that is over.
+// isReleased reports whether a holder is a finished ballot of the client.
 func (w *world) isReleased(client, holder int) bool {
 	for _, b := range w.procs[client].ballots {
 		if b.number == holder {
@@ -360,7 +360,7 @@ func (w *world) life(node int) time.Duration {
 	return 0
 }
 
-// deliver gives the first reply of a node to the client, and sends what follows.
+// deliver passes the first reply of a node to the client, and sends the requests that follow.
 func (w *world) deliver(client, node int) {
 	p := &w.procs[client]
 	l := p.links[node][0]
@@ -402,10 +402,10 @@ func (w *world) count(b *tried, node int, reply *protocol.Reply) {
 	}
 }
 
-// end is when the ballot's lock is over. A client stops earlier, by the drift allowance.
+// end returns the end of the ballot's lock. A client stops earlier, by the drift allowance.
 func (t *tried) end() clock.Instant { return t.Start.Add(t.Request.TTL) }
 
-// broken says which vote counts that must not.
+// broken describes a vote that counts although it must not, or returns an empty string.
 func (w *world) broken() string {
 	for c := range w.procs {
 		for _, held := range w.procs[c].ballots {
@@ -421,10 +421,10 @@ func (w *world) broken() string {
 	return ""
 }
 
-// explore shows each new world to look.
+// explore passes each new world to look.
 func (x *explorer) explore(look func(*world)) explore.Result {
 	first := x.begin()
-	worlds := map[[16]byte]*world{first.key(): first} // whose events have not been tried
+	worlds := map[[16]byte]*world{first.key(): first} // worlds whose events have not been tried
 	return explore.Space[world, [16]byte, event]{
 		Start: *first,
 		Key:   (*world).key,
@@ -462,7 +462,7 @@ func (x *explorer) explore(look func(*world)) explore.Result {
 
 const second = time.Second
 
-// bounds are what is explored, by what it is about.
+// bounds lists the explorations.
 var bounds = []bound{
 	{name: "two ask at once", tries: [2]int{1, 1}, ttl: longAndShort, settled: 3 * second},
 	{name: "a node forgets a lock", tries: [2]int{0, 2}, ttl: longAndShort, settled: 3 * second, held: 1, forgets: quorum.Of(0)},
@@ -472,22 +472,22 @@ var bounds = []bound{
 	{name: "a node has forgotten a lock that was longer than theirs", tick: 2 * second, ticks: 1, tries: [2]int{0, 2}, ttl: longAndShort, settled: 3 * second, held: 1, gone: quorum.Of(0)},
 	{name: "two nodes know the longer lock, one of them forgets it, and the other is heard late", tick: 2 * second, ticks: 1, tries: [2]int{0, 2}, ttl: longAndShort, settled: 3 * second, short: quorum.Of(2), held: 1, gone: quorum.Of(0), drops: 1},
 
-	// With REDLOCK_LONG.
+	// Only with REDLOCK_LONG:
 	{name: "two ask at once and a node forgets", isLong: true, tries: [2]int{1, 1}, ttl: longAndShort, settled: 3 * second, forgets: quorum.Of(0)},
 	{name: "it forgets a lock that was long", isLong: true, tick: 2 * second, ticks: 1, tries: [2]int{0, 2}, ttl: longAndShort, settled: 3 * second, held: 1, forgets: quorum.Of(0)},
 }
 
 var longAndShort = [2]time.Duration{3 * second, second}
 
-func TestInEveryOrderOfEvents(t *testing.T) {
+func TestGuardIsSafeInEveryOrderOfEvents(t *testing.T) {
 	t.Parallel()
-	if long.Race() {
+	if testenv.Race() {
 		t.Skip("an exploration is one goroutine")
 	}
 	for i, b := range bounds {
 		t.Run(b.name, func(t *testing.T) {
 			if b.isLong {
-				long.Only(t)
+				testenv.OnlyLong(t)
 			}
 			won := [2]bool{}
 			res := (&explorer{bound: b}).explore(func(w *world) {
@@ -506,7 +506,7 @@ func TestInEveryOrderOfEvents(t *testing.T) {
 	}
 }
 
-func TestMistakesAreFound(t *testing.T) {
+func TestExplorationFindsMistakes(t *testing.T) {
 	t.Parallel()
 	for _, mistake := range []string{"votes count without the guard", "a record outlives the keys", "replies tell of the record of before"} {
 		t.Run(mistake, func(t *testing.T) {

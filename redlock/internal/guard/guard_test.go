@@ -21,9 +21,9 @@ const (
 	unknown = protocol.Unknown
 )
 
-// TestAVoteWaitsForItsRecordOnce: the first is parked until the record has been read, and costs a
-// round trip more. What the record covers costs nothing.
-func TestAVoteWaitsForItsRecordOnce(t *testing.T) {
+// TestVoteWaitsForItsRecordOnce: the first vote is parked until the record has been read, which
+// costs one more round trip. Votes that the record covers cost nothing.
+func TestVoteWaitsForItsRecordOnce(t *testing.T) {
 	c := newCourt(t, 3, ttl).client(ttl)
 	b := c.asks("x", ttl)
 	assert.Equal(t, all(3, granted), b.outcomes())
@@ -34,7 +34,7 @@ func TestAVoteWaitsForItsRecordOnce(t *testing.T) {
 		assert.Equal(t, all(3, granted), b.outcomes())
 		assert.Equal(t, []Verdict{Judged, Judged, Judged}, b.first)
 		assert.Equal(t, rtt, b.took)
-		c.sleep(time.Minute) // clocks may drift meanwhile, and nothing is to be read anew
+		c.sleep(time.Minute) // clocks may drift in the meantime, but nothing is read again
 	}
 	c.sleep(10 * time.Minute)
 	b = c.asks("z", ttl)
@@ -44,13 +44,13 @@ func TestAVoteWaitsForItsRecordOnce(t *testing.T) {
 	assert.Equal(t, all(3, granted), c.asks("a", ttl).outcomes())
 }
 
-// TestAVoteThatIsNotParkedAllocatesNothing. Nearly all votes are judged so.
-func TestAVoteThatIsNotParkedAllocatesNothing(t *testing.T) {
+// TestUnparkedVoteAllocatesNothing: nearly all votes are judged this way.
+func TestUnparkedVoteAllocatesNothing(t *testing.T) {
 	c := makeCourt(t, 3, ttl).client(ttl)
 	c.asks("x", ttl)
 	b := c.begin("y", ttl)
 	replies := c.votes(b)
-	c.hears(b, 0, replies[0])
+	c.receives(b, 0, replies[0])
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		r := replies[1]
 		require.Equal(t, Judged, c.guard.Judge(&b.Trial, 1, &r, c.now))
@@ -58,8 +58,8 @@ func TestAVoteThatIsNotParkedAllocatesNothing(t *testing.T) {
 	}))
 }
 
-// TestAServerThatForgotHasNoVoteForATTL, and has one again after that.
-func TestAServerThatForgotHasNoVoteForATTL(t *testing.T) {
+// TestForgetfulServerHasNoVoteForATTL: after that, the server has a vote again.
+func TestForgetfulServerHasNoVoteForATTL(t *testing.T) {
 	for name, forget := range map[string]func(s *server){
 		"flushed":                             (*server).forget,
 		"restarted":                           func(s *server) { s.forget(); s.run = "other/own" },
@@ -89,16 +89,17 @@ func TestAServerThatForgotHasNoVoteForATTL(t *testing.T) {
 	}
 }
 
-// TestRecordOfAnotherProcessIsVoid, also for a client that has not seen the server before.
+// TestRecordOfAnotherProcessIsVoid: it is void even for a client that has not seen the server
+// before.
 func TestRecordOfAnotherProcessIsVoid(t *testing.T) {
 	court := newCourt(t, 3, ttl)
 	court.servers[0].run = "other/own"
 	assert.InDelta(t, ttl, court.client(ttl).asks("x", ttl).left(t, 0), float64(ttl/4))
 }
 
-// TestAClientWaitsItsOwnTime for nodes that do not tell what they remember, and a second at least,
-// however long ago the record was born.
-func TestAClientWaitsItsOwnTime(t *testing.T) {
+// TestClientWaitsForItsOwnTTL: this happens if nodes do not report which locks they remember. The
+// client waits for at least a second, whatever the age of the record.
+func TestClientWaitsForItsOwnTTL(t *testing.T) {
 	for longest, wait := range map[time.Duration]time.Duration{ttl: ttl, 50 * time.Millisecond: time.Second} {
 		court := makeCourt(t, 3, 0)
 		for i := range 2 {
@@ -110,8 +111,9 @@ func TestAClientWaitsItsOwnTime(t *testing.T) {
 	}
 }
 
-// TestATTLIsEnteredBeforeVotesCount: those that were given before do not, and the next ones do.
-func TestATTLIsEnteredBeforeVotesCount(t *testing.T) {
+// TestTTLIsRecordedBeforeVotesCount: votes that were given before the entry do not count, and the
+// next ones do.
+func TestTTLIsRecordedBeforeVotesCount(t *testing.T) {
 	c := newCourt(t, 3, ttl).client(ttl)
 	b := c.asks("x", 6*ttl)
 	assert.Equal(t, all(3, unknown), b.outcomes())
@@ -119,21 +121,22 @@ func TestATTLIsEnteredBeforeVotesCount(t *testing.T) {
 	assert.Equal(t, all(3, granted), c.asks("y", 6*ttl).outcomes())
 }
 
-// TestARepairCountsBehindTheEntry of its TTL, which is made at once: it wins nothing by itself.
-func TestARepairCountsBehindTheEntry(t *testing.T) {
+// TestRepairCountsAfterTheEntry: the TTL is entered at once, because a repair wins nothing by
+// itself.
+func TestRepairCountsAfterTheEntry(t *testing.T) {
 	c := newCourt(t, 3, ttl).client(ttl)
 	c.asks("w", ttl)
 	b := c.begin("x", 6*ttl, func(b *ballot) { b.Repairs = true })
-	c.hears(b, 0, c.votes(b)[0])
+	c.receives(b, 0, c.votes(b)[0])
 	c.runs()
 	assert.Equal(t, granted, b.replies[0].Outcome, "%v", b.err())
 	assert.Len(t, c.servers[0].told(t).Steps, 2)
 	assert.Len(t, c.servers[1].told(t).Steps, 1)
 }
 
-// TestAnExtensionIsOnTheRecordOfTheServer: a node has a new record though it has kept its keys, and
-// another client has written that. The vote counts when the TTL is there as well.
-func TestAnExtensionIsOnTheRecordOfTheServer(t *testing.T) {
+// TestExtensionIsOnTheRecordOfTheServer: a node has kept its keys, but has a new record, written by
+// another client. The vote counts after that record has the TTL, too.
+func TestExtensionIsOnTheRecordOfTheServer(t *testing.T) {
 	court := newCourt(t, 3, 6*ttl)
 	a, b := court.client(ttl), court.client(ttl)
 	value := a.asks("x", 6*ttl).req.Value
@@ -149,8 +152,8 @@ func TestAnExtensionIsOnTheRecordOfTheServer(t *testing.T) {
 	assert.Equal(t, []Verdict{Judged, Judged, Judged}, x.first)
 }
 
-// TestALockThatIsRefusedEntersNothing: its TTL would cost others a quarantine.
-func TestALockThatIsRefusedEntersNothing(t *testing.T) {
+// TestRefusedLockRecordsNothing: its TTL would cost other clients a quarantine.
+func TestRefusedLockRecordsNothing(t *testing.T) {
 	c := newCourt(t, 3, ttl).client(ttl)
 	records := func() (all []string) {
 		for _, s := range c.servers {
@@ -174,16 +177,17 @@ func TestALockThatIsRefusedEntersNothing(t *testing.T) {
 	replies := c.votes(b)
 	c.guard.Close(&b.Trial)
 	for i := range replies {
-		c.hears(b, i, replies[i])
+		c.receives(b, i, replies[i])
 	}
 	c.runs()
 	assert.Equal(t, ErrEarly, b.err(), "votes that come after the end")
 	assert.Equal(t, before, records())
 }
 
-// TestAnExtensionCountsWhereTheKeyWasKnown, also in quarantine: the node need not remember more
-// than that. Where it was not known, the key may have come there since.
-func TestAnExtensionCountsWhereTheKeyWasKnown(t *testing.T) {
+// TestExtensionCountsOnNodesKnownToHaveTheKey: this holds even in a quarantine, because the node
+// need not remember more than the key. On a node that was not known to have the key, a later
+// request may have set it.
+func TestExtensionCountsOnNodesKnownToHaveTheKey(t *testing.T) {
 	for _, had := range []bool{true, false} {
 		t.Run(fmt.Sprint(had), func(t *testing.T) {
 			c := newCourt(t, 3, ttl).client(ttl)
@@ -196,7 +200,7 @@ func TestAnExtensionCountsWhereTheKeyWasKnown(t *testing.T) {
 			if !had {
 				known.Remove(0)
 			}
-			c.asks("x", ttl, extends(value, known)) // its TTL has to be entered anew
+			c.asks("x", ttl, extends(value, known)) // its TTL must be entered again
 			b := c.asks("x", ttl, extends(value, known))
 			assert.Equal(t, had, b.replies[0].Outcome == granted, "%v", b.err())
 			assert.Equal(t, granted, b.replies[1].Outcome)
@@ -204,8 +208,9 @@ func TestAnExtensionCountsWhereTheKeyWasKnown(t *testing.T) {
 	}
 }
 
-// TestAnExtensionDoesNotRestOnAKeyThatExpiredEarly, because the clock of its server was set ahead.
-func TestAnExtensionDoesNotRestOnAKeyThatExpiredEarly(t *testing.T) {
+// TestExtensionDoesNotCountOnAnEarlyExpiredKey: the key expired early because the clock of the
+// server was set ahead.
+func TestExtensionDoesNotCountOnAnEarlyExpiredKey(t *testing.T) {
 	c := newCourt(t, 3, ttl).client(ttl)
 	value := c.asks("x", ttl).req.Value
 	c.servers[1].offset += 2 * ttl
@@ -215,11 +220,11 @@ func TestAnExtensionDoesNotRestOnAKeyThatExpiredEarly(t *testing.T) {
 	assert.Equal(t, []protocol.Outcome{granted, unknown, granted}, b.outcomes())
 }
 
-// TestAVoteWhoseRecordCannotBeReadIsUnknown, and is parked no longer than the question.
-func TestAVoteWhoseRecordCannotBeReadIsUnknown(t *testing.T) {
+// TestVoteWithAnUnreadableRecordIsUnknown: the vote is parked no longer than the question lasts.
+func TestVoteWithAnUnreadableRecordIsUnknown(t *testing.T) {
 	c := newCourt(t, 3, ttl).client(ttl)
 	b := c.begin("z", ttl)
-	c.hears(b, 0, c.votes(b)[0])
+	c.receives(b, 0, c.votes(b)[0])
 	admits, _ := c.guard.Effects()
 	require.Len(t, admits, 1)
 	c.guard.Record(0, admits[0].Sent, c.now, &protocol.Reply{Outcome: protocol.Failed, Err: errors.New("refused")})
@@ -227,8 +232,8 @@ func TestAVoteWhoseRecordCannotBeReadIsUnknown(t *testing.T) {
 	assert.ErrorContains(t, b.replies[0].Err, "could not be checked (key \"redlock:epoch\"): refused")
 }
 
-// TestANodeThatNeverTellsItsRecordParksNothingForEver.
-func TestANodeThatNeverTellsItsRecordParksNothingForEver(t *testing.T) {
+// TestMissingRecordParksNoVoteForever: a later vote gives up the overdue question.
+func TestMissingRecordParksNoVoteForever(t *testing.T) {
 	c := newCourt(t, 3, ttl).client(ttl)
 	c.servers[0].silent = true
 	b := c.asks("x", ttl)
@@ -245,8 +250,8 @@ func TestANodeThatNeverTellsItsRecordParksNothingForEver(t *testing.T) {
 	assert.ErrorContains(t, next.replies[0].Err, "no answer")
 }
 
-// TestAVoteOfTheTimeOfABirthDoesNotCount: the node's clock is not known better.
-func TestAVoteOfTheTimeOfABirthDoesNotCount(t *testing.T) {
+// TestVoteAtTheStartOfAGenerationDoesNotCount: the node's clock is not known precisely enough.
+func TestVoteAtTheStartOfAGenerationDoesNotCount(t *testing.T) {
 	c := newCourt(t, 3, ttl).client(ttl)
 	s := c.servers[0]
 	born := s.clock(c.now)
@@ -259,9 +264,9 @@ func TestAVoteOfTheTimeOfABirthDoesNotCount(t *testing.T) {
 	assert.Equal(t, all(3, granted), c.asks("y", ttl).outcomes())
 }
 
-// TestAVoteOfAQuarantineNeverCounts, though it is heard when that is over, and others of the same
-// moment count.
-func TestAVoteOfAQuarantineNeverCounts(t *testing.T) {
+// TestVoteDuringAQuarantineNeverCounts: the vote does not count even if it arrives after the
+// quarantine, when other votes of the same moment count.
+func TestVoteDuringAQuarantineNeverCounts(t *testing.T) {
 	c := newCourt(t, 3, ttl).client(ttl)
 	value := c.asks("x", ttl).req.Value
 	s := c.servers[0]
@@ -275,18 +280,19 @@ func TestAVoteOfAQuarantineNeverCounts(t *testing.T) {
 	b := c.begin("b", ttl)
 	c.sleep(leg)
 	reply := s.vote(&b.req, c.now)
-	c.hears(b, 0, reply)
+	c.receives(b, 0, reply)
 	c.runs()
 	require.Equal(t, granted, b.replies[0].Outcome, "%v", b.err())
-	c.hears(b, 0, reply)
+	c.receives(b, 0, reply)
 	require.Equal(t, Judged, b.first[0])
-	c.hears(old, 0, reply)
+	c.receives(old, 0, reply)
 	c.runs()
 	assert.ErrorContains(t, old.replies[0].Err, "may have forgotten locks")
 }
 
-// TestAVoteThatComesEarlyIsAPromise, too, for which others wait.
-func TestAVoteThatComesEarlyIsAPromise(t *testing.T) {
+// TestEarlyVoteIsAPromise: it counts for the quorum of promises that other votes wait
+// for.
+func TestEarlyVoteIsAPromise(t *testing.T) {
 	c := newCourt(t, 3, ttl).client(ttl)
 	c.asks("w", ttl)
 	b := c.begin("x", 6*ttl)
@@ -294,18 +300,18 @@ func TestAVoteThatComesEarlyIsAPromise(t *testing.T) {
 	c.cut = quorum.Of(2)
 	require.Equal(t, quorum.Of(0)|quorum.Of(1), c.asks("y", 6*ttl).early())
 	c.cut = 0
-	c.hears(b, 2, replies[2])
+	c.receives(b, 2, replies[2])
 	c.runs()
 	require.Equal(t, quorum.Of(2), b.parked())
-	c.hears(b, 0, replies[0])
+	c.receives(b, 0, replies[0])
 	c.runs()
 	assert.Equal(t, quorum.Of(0)|quorum.Of(2), b.early())
 	assert.Zero(t, b.parked())
 }
 
-// TestAClockSetAheadCountsAsForgetting: what the node holds expires too early, however short the
-// jump. The time counts for the longest lock on record.
-func TestAClockSetAheadCountsAsForgetting(t *testing.T) {
+// TestClockSetAheadCountsAsForgetting: keys on the node expire too early, however short the jump.
+// The quarantine lasts for the longest TTL on record.
+func TestClockSetAheadCountsAsForgetting(t *testing.T) {
 	for _, jump := range []time.Duration{time.Second, ttl, time.Hour, 1000 * time.Hour} {
 		t.Run(jump.String(), func(t *testing.T) {
 			c := newCourt(t, 5, 6*ttl).client(ttl)
@@ -323,8 +329,9 @@ func TestAClockSetAheadCountsAsForgetting(t *testing.T) {
 	}
 }
 
-// TestAClockSetAheadTwiceIsAheadByBoth: what has not expired may seem to have done so long ago.
-func TestAClockSetAheadTwiceIsAheadByBoth(t *testing.T) {
+// TestClockJumpsAddUp: after two jumps, keys that have not expired may seem to have expired long
+// ago.
+func TestClockJumpsAddUp(t *testing.T) {
 	c := newCourt(t, 1, 6*ttl).client(time.Second)
 	c.asks("x", ttl)
 	c.servers[0].offset += time.Hour
@@ -334,8 +341,8 @@ func TestAClockSetAheadTwiceIsAheadByBoth(t *testing.T) {
 	assert.InDelta(t, 6*ttl, c.asks("z", ttl).left(t, 0), float64(time.Second))
 }
 
-// TestAGenerationIsNoOlderThanItIs by a clock that was set ahead.
-func TestAGenerationIsNoOlderThanItIs(t *testing.T) {
+// TestClockSetAheadAgesNoGeneration: the clock that shows the age of the generation was set ahead.
+func TestClockSetAheadAgesNoGeneration(t *testing.T) {
 	court := newCourt(t, 3, 6*ttl)
 	c := court.client(time.Second)
 	c.asks("x", ttl)
@@ -351,8 +358,9 @@ func TestAGenerationIsNoOlderThanItIs(t *testing.T) {
 	assert.InDelta(t, 6*ttl, b.left(t, 0), float64(3*time.Second))
 }
 
-// TestAClockSetBackCostsOneReading, and no vote, if that is less than a second.
-func TestAClockSetBackCostsOneReading(t *testing.T) {
+// TestClockSetBackCostsOneReading: it costs no vote if the clock was set back by less than a
+// second.
+func TestClockSetBackCostsOneReading(t *testing.T) {
 	c := newCourt(t, 3, ttl).client(ttl)
 	c.asks("x", ttl)
 	c.servers[0].offset -= record.Apart / 2
@@ -361,9 +369,9 @@ func TestAClockSetBackCostsOneReading(t *testing.T) {
 	assert.Equal(t, all(3, granted), b.outcomes(), "%v", b.err())
 }
 
-// TestAQuarantineMustPassOnOurClockToo: a server whose clock was set ahead takes it for over too
-// soon.
-func TestAQuarantineMustPassOnOurClockToo(t *testing.T) {
+// TestQuarantineMustPassOnOurClockToo: by a server's clock that was set ahead, the quarantine ends
+// too early.
+func TestQuarantineMustPassOnOurClockToo(t *testing.T) {
 	c := newCourt(t, 3, ttl).client(ttl)
 	c.asks("x", ttl)
 	c.servers[0].forget()
@@ -374,9 +382,9 @@ func TestAQuarantineMustPassOnOurClockToo(t *testing.T) {
 	assert.Equal(t, unknown, c.asks("z", ttl).replies[0].Outcome)
 }
 
-// TestAnotherNumberOfNodesIsRefused, and its records are left alone, also where they are those of a
-// process that has gone.
-func TestAnotherNumberOfNodesIsRefused(t *testing.T) {
+// TestDifferentNumberOfNodesIsRefused: the client does not change the records of other clients, not
+// even a record of an earlier server process.
+func TestDifferentNumberOfNodesIsRefused(t *testing.T) {
 	c := newCourt(t, 3, ttl)
 	for i, s := range c.servers {
 		s.settle(c, 5, ttl)
@@ -389,14 +397,14 @@ func TestAnotherNumberOfNodesIsRefused(t *testing.T) {
 	assert.Equal(t, all(3, unknown), b.outcomes())
 	for i := range c.servers {
 		require.ErrorIs(t, b.replies[i].Err, ErrSettings)
-		assert.ErrorContains(t, b.replies[i].Err, "lock by 5 nodes, this one by 3")
+		assert.ErrorContains(t, b.replies[i].Err, "lock by 5 nodes, this client by 3")
 	}
 	assert.Equal(t, before, c.servers[1].record)
 }
 
-// TestTheQuarantineIsThatOfTheLongestLock of any client, also where only those that remember, or
-// their refusals, tell of it.
-func TestTheQuarantineIsThatOfTheLongestLock(t *testing.T) {
+// TestQuarantineLastsForTheLongestLock: this includes a lock of any client that only other nodes
+// remember, or only their refusals show.
+func TestQuarantineLastsForTheLongestLock(t *testing.T) {
 	for _, refused := range []bool{false, true} {
 		t.Run(fmt.Sprint(refused), func(t *testing.T) {
 			court := newCourt(t, 5, ttl)
@@ -408,7 +416,7 @@ func TestTheQuarantineIsThatOfTheLongestLock(t *testing.T) {
 				s.keys = map[string]key0{}
 			}
 			require.Equal(t, all(5, granted), a.asks("x", 6*ttl).outcomes())
-			if refused { // all forget what b has learnt from the refusals
+			if refused { // all nodes forget the TTLs that b has learned from the refusals
 				assert.Equal(t, all(5, protocol.Refused), b.asks("x", ttl).outcomes())
 				for _, s := range court.servers {
 					s.forget()
@@ -422,9 +430,9 @@ func TestTheQuarantineIsThatOfTheLongestLock(t *testing.T) {
 	}
 }
 
-// TestAClientKnowsMoreThanTheRecords: all nodes forget, and a client that knows nothing comes
+// TestClientRemembersForgottenRecords: all nodes forget, and a client without earlier knowledge asks
 // first.
-func TestAClientKnowsMoreThanTheRecords(t *testing.T) {
+func TestClientRemembersForgottenRecords(t *testing.T) {
 	court := newCourt(t, 5, 10*ttl)
 	a, fresh := court.client(ttl), court.client(ttl)
 	a.asks("x", ttl)
@@ -441,16 +449,16 @@ func TestAClientKnowsMoreThanTheRecords(t *testing.T) {
 	assert.Positive(t, fresh.asks("e", ttl).left(t, 0), "it has learnt it from the records")
 }
 
-// TestWhatIsLostIsWrittenThoughAClockWasSetBack while the question was under way, which the client
-// cannot notice: by its own reckoning, the lost locks have expired.
-func TestWhatIsLostIsWrittenThoughAClockWasSetBack(t *testing.T) {
+// TestLossIsRecordedAfterAClockWasSetBack: the clock was set back while the question was in
+// progress. The client cannot notice that: by its own calculation, the lost locks have expired.
+func TestLossIsRecordedAfterAClockWasSetBack(t *testing.T) {
 	c := newCourt(t, 3, ttl).client(time.Second)
 	c.asks("x", ttl)
 	b := c.begin("y", ttl)
 	for _, s := range c.servers {
 		s.forget()
 	}
-	c.hears(b, 0, c.votes(b)[0])
+	c.receives(b, 0, c.votes(b)[0])
 	admits, _ := c.guard.Effects()
 	require.Len(t, admits, 1)
 
@@ -467,9 +475,9 @@ func TestWhatIsLostIsWrittenThoughAClockWasSetBack(t *testing.T) {
 	assert.Equal(t, ttl, s.told(t).Forgot)
 }
 
-// TestANodeInQuarantineProvesNothing: nodes that forgot one after the other would prove to each
-// other that there were no locks.
-func TestANodeInQuarantineProvesNothing(t *testing.T) {
+// TestNodeInQuarantineProvesNothing: otherwise nodes that forget in turn would prove to each other
+// that there were no locks.
+func TestNodeInQuarantineProvesNothing(t *testing.T) {
 	c := newCourt(t, 3, time.Millisecond).client(ttl)
 	c.sleep(time.Hour)
 	c.asks("x", time.Second)
@@ -480,12 +488,12 @@ func TestANodeInQuarantineProvesNothing(t *testing.T) {
 	c.sleep(time.Second)
 	c.servers[2].forget()
 	c.sleep(time.Second)
-	c.asks("z", time.Second) // reads the others again
+	c.asks("z", time.Second) // reads the other nodes again
 	assert.Greater(t, c.asks("a", time.Second).left(t, 2), ttl/2)
 }
 
-// TestALockOfLaterCostsNoQuarantine, nor does one of long ago.
-func TestALockOfLaterCostsNoQuarantine(t *testing.T) {
+// TestLaterLockCostsNoQuarantine: a lock that expired long ago does not cost one, either.
+func TestLaterLockCostsNoQuarantine(t *testing.T) {
 	court := newCourt(t, 3, 6*ttl)
 	a := court.client(ttl)
 	a.asks("x", ttl)
@@ -508,8 +516,9 @@ func TestALockOfLaterCostsNoQuarantine(t *testing.T) {
 	assert.Less(t, c.asks("a", ttl).left(t, 0), ttl+time.Second, "the longer lock was granted after the node forgot")
 }
 
-// TestANodeForgetsNoLockOfItsOwnRecord, though this client does not know which was first.
-func TestANodeForgetsNoLockOfItsOwnRecord(t *testing.T) {
+// TestNodeForgetsNoLockOfItsOwnRecord: this client does not know whether the lock or the record
+// came first.
+func TestNodeForgetsNoLockOfItsOwnRecord(t *testing.T) {
 	c := newCourt(t, 3, 0).client(time.Second)
 	c.servers[1].settle(c.court, 3, time.Second)
 	c.cut = quorum.Of(2)
@@ -526,9 +535,9 @@ func TestANodeForgetsNoLockOfItsOwnRecord(t *testing.T) {
 	assert.Equal(t, granted, y.replies[0].Outcome, "%v", y.replies[0].Err)
 }
 
-// TestALossIsToldToOthers: a record tells which locks its node may have forgotten, and so which
-// another node can have forgotten since.
-func TestALossIsToldToOthers(t *testing.T) {
+// TestRecordListsForgottenLocks: a record lists the locks that its node may have forgotten, and so limits
+// the locks that another node can have forgotten since.
+func TestRecordListsForgottenLocks(t *testing.T) {
 	c := newCourt(t, 3, 0).client(time.Second)
 	for _, s := range c.servers[1:] {
 		born := s.clock(c.now)
@@ -540,8 +549,8 @@ func TestALossIsToldToOthers(t *testing.T) {
 	assert.InDelta(t, 6*ttl, c.asks("y", time.Second).left(t, 0), float64(ttl/4))
 }
 
-// TestAFailureOfLongAgoIsNoTry: the node may have come back, and is asked again.
-func TestAFailureOfLongAgoIsNoTry(t *testing.T) {
+// TestOldFailureIsNotATry: the node may be reachable again, so the client asks it once more.
+func TestOldFailureIsNotATry(t *testing.T) {
 	court := newCourt(t, 3, 0)
 	a, b := court.client(ttl), court.client(ttl)
 	a.cut = quorum.Of(2)
@@ -554,7 +563,7 @@ func TestAFailureOfLongAgoIsNoTry(t *testing.T) {
 	for _, isRecent := range []bool{true, false} {
 		c := &client{court: court, guard: b.guard.Clone(nil)}
 		z := c.begin("z", ttl)
-		c.hears(z, 0, c.votes(z)[0])
+		c.receives(z, 0, c.votes(z)[0])
 		admits, _ := c.guard.Effects()
 		require.Len(t, admits, 1, "the other is asked with each vote")
 		if isRecent {
@@ -572,9 +581,9 @@ func TestAFailureOfLongAgoIsNoTry(t *testing.T) {
 	}
 }
 
-// TestANewcomerDropsNoStep that seems to have faded: the clock may have been set ahead, and those
-// who have noticed it need the step.
-func TestANewcomerDropsNoStep(t *testing.T) {
+// TestNewClientDropsNoStep: a step may only seem to have faded, because the clock was set ahead.
+// The clients that have noticed the jump need the step.
+func TestNewClientDropsNoStep(t *testing.T) {
 	c := newCourt(t, 3, 6*ttl).client(ttl)
 	for _, s := range c.servers {
 		s.offset += time.Hour
@@ -592,14 +601,14 @@ func TestANewcomerDropsNoStep(t *testing.T) {
 	}
 }
 
-// TestAClockSetAheadDropsNoStep from a record that was about to be changed.
-func TestAClockSetAheadDropsNoStep(t *testing.T) {
+// TestClockSetAheadDropsNoStep: the record is about to be changed.
+func TestClockSetAheadDropsNoStep(t *testing.T) {
 	c := newCourt(t, 1, 6*ttl).client(ttl)
 	c.asks("x", ttl)
 	c.sleep(9 * time.Minute)
 	b := c.begin("y", 12*ttl)
 	for i, reply := range c.votes(b) {
-		c.hears(b, i, reply)
+		c.receives(b, i, reply)
 	}
 	admits, _ := c.guard.Effects()
 	require.Len(t, admits, 1)
@@ -614,9 +623,9 @@ func TestAClockSetAheadDropsNoStep(t *testing.T) {
 	assert.Equal(t, 6*ttl, steps[0].TTL)
 }
 
-// TestAClientThatDoesNotStayVotesWhereANodeIsDown, after those before it have tried that node for
-// long enough: none of them lives as long as its wait.
-func TestAClientThatDoesNotStayVotesWhereANodeIsDown(t *testing.T) {
+// TestShortLivedClientGetsVotesWhileANodeIsDown: earlier clients have tried that node for long
+// enough, although none of them lived as long as its own wait.
+func TestShortLivedClientGetsVotesWhileANodeIsDown(t *testing.T) {
 	court := newCourt(t, 3, 0)
 	court.servers[2].down = true
 	start := court.now
@@ -635,9 +644,9 @@ func TestAClientThatDoesNotStayVotesWhereANodeIsDown(t *testing.T) {
 	t.Fatal("no client has ever got a vote")
 }
 
-// TestWhatANodeWasAskedForIsNoProof: the others' TTLs are left out that were told when they were
-// asked, so what is left bounds nothing, however many of them remember.
-func TestWhatANodeWasAskedForIsNoProof(t *testing.T) {
+// TestOldQuestionsProveNothing: the record omits TTLs that the other nodes reported at the time of a
+// question. So its TTLs are not an upper bound, no matter how many nodes remember them.
+func TestOldQuestionsProveNothing(t *testing.T) {
 	c := newCourt(t, 5, 0).client(time.Minute)
 	g, now := c.guard, c.now
 	for i := range g.nodes {
@@ -657,9 +666,9 @@ func TestWhatANodeWasAskedForIsNoProof(t *testing.T) {
 	assert.Equal(t, record.Asked, loss.Basis, "no proof, though all others remember")
 }
 
-// TestManyTTLsMakeNoLongRecord: a record that grows with each of them would at last be larger than
-// what a client reads.
-func TestManyTTLsMakeNoLongRecord(t *testing.T) {
+// TestManyTTLsKeepTheRecordShort: a record that grows with each TTL would in the end be larger than
+// the limit of a client.
+func TestManyTTLsKeepTheRecordShort(t *testing.T) {
 	c := newCourt(t, 3, ttl).client(ttl)
 	for i := range 500 {
 		for c.asks("x", ttl+time.Duration(i)*time.Millisecond, func(b *ballot) { b.req.Key = b.req.Value }).err() != nil {
@@ -668,9 +677,9 @@ func TestManyTTLsMakeNoLongRecord(t *testing.T) {
 	assert.Less(t, len(c.servers[0].record), 2000)
 }
 
-// TestATokenOfBeforeIsRaised: what a node may have accepted before it forgot does not count, and if
-// a raise above that is out of its reach it has no vote.
-func TestATokenOfBeforeIsRaised(t *testing.T) {
+// TestTokenBeforeALossIsRaised: a token that a node may have accepted before it forgot does not
+// count. The node has no vote if the necessary raise is too far from its clock.
+func TestTokenBeforeALossIsRaised(t *testing.T) {
 	c := newCourt(t, 3, ttl).client(time.Second)
 	c.servers[0].settle(c.court, 3, time.Second)
 	token := func(of time.Duration) func(*ballot) {
@@ -701,15 +710,15 @@ func TestATokenOfBeforeIsRaised(t *testing.T) {
 	b = c.begin("low", time.Second, token(s.clock(c.now)))
 	reply := c.votes(b)[0]
 	reply.Floor = s.clock(c.now).Microseconds() // the node has refused the token
-	c.hears(b, 0, reply)
+	c.receives(b, 0, reply)
 	assert.Equal(t, (born + 5*TokenSlack).Microseconds(), b.replies[0].Floor)
 	c.sleep(10 * time.Second)
 	assert.Zero(t, c.asks("z", time.Second, token(s.clock(c.now))).replies[0].Floor)
 }
 
-// TestAQuarantineWaitsForANodeThatIsHeardLate: node 2 alone remembers a longer lock. It is not
-// reached at first, and is asked again when the client's own wait is over. Its answer decides.
-func TestAQuarantineWaitsForANodeThatIsHeardLate(t *testing.T) {
+// TestQuarantineWaitsForALateNode: only node 2 remembers a longer lock. The client cannot reach
+// node 2 at first, and asks it again at the end of its own wait. The answer of node 2 decides.
+func TestQuarantineWaitsForALateNode(t *testing.T) {
 	court := newCourt(t, 3, time.Second)
 	court.servers[1].settle(court, 3, 9*time.Second)
 	court.servers[0].forget()
@@ -729,9 +738,10 @@ func TestAQuarantineWaitsForANodeThatIsHeardLate(t *testing.T) {
 	assert.Equal(t, 9*time.Second, court.servers[0].told(t).Forgot)
 }
 
-// TestAShortMaxTTLProvesNothing: node 1 has forgotten, and for a client with a short MaxTTL its
-// quarantine is over. That bounds no lock that node 3 forgets then, for clients with a longer MaxTTL.
-func TestAShortMaxTTLProvesNothing(t *testing.T) {
+// TestShortMaxTTLProvesNothing: node 1 has forgotten its locks, and for a client with a short
+// MaxTTL, its quarantine has ended. For clients with a longer MaxTTL, this does not limit the locks
+// that node 3 forgets then.
+func TestShortMaxTTLProvesNothing(t *testing.T) {
 	court := newCourt(t, 3, time.Second)
 	brief, other := court.client(time.Second), court.client(ttl)
 	court.servers[0].forget()
@@ -746,10 +756,10 @@ func TestAShortMaxTTLProvesNothing(t *testing.T) {
 	assert.Greater(t, other.asks("z", time.Second).left(t, 2), ttl-time.Second)
 }
 
-// TestRecordThatWentBackCountsAsForgetting: a server's process is restored from a snapshot, or loads an old dump, so its
-// record is one that was there before. A client that has read a later one knows that the server has forgotten, and the
-// others learn of it.
-func TestRecordThatWentBackCountsAsForgetting(t *testing.T) {
+// TestEarlierRecordCountsAsForgetting: a server is restored from a snapshot, or loads an old
+// dump, so its record is an earlier one. A client that has read a later record knows that the
+// server has forgotten locks, and the other clients learn it from the new record.
+func TestEarlierRecordCountsAsForgetting(t *testing.T) {
 	for name, later := range map[string]func(*client){
 		"another TTL was entered": func(c *client) { c.asks("y", 3*ttl) },
 		"it was entered again":    func(c *client) { c.sleep(10*time.Minute + time.Second); c.asks("y", ttl) },
@@ -762,7 +772,7 @@ func TestRecordThatWentBackCountsAsForgetting(t *testing.T) {
 	} {
 		for _, isConnected := range []bool{false, true} {
 			if isConnected && name == "it was entered again" {
-				continue // its life is the same, so nothing has the record read
+				continue // the lifetime is the same, so no client reads the record
 			}
 			t.Run(fmt.Sprint(name, ", on the same connection: ", isConnected), func(t *testing.T) {
 				c := newCourt(t, 3, ttl).client(ttl)
@@ -788,8 +798,9 @@ func TestRecordThatWentBackCountsAsForgetting(t *testing.T) {
 	}
 }
 
-// TestServerRemembersForOneNode: server 3 has forgotten a long lock, which server 1 remembers. A client reads server 2 by
-// two nodes that exchange their servers, and server 1 not before its own TTL has passed.
+// TestServerRemembersForOneNode: server 3 has forgotten a long lock that server 1 remembers. A
+// client reads server 2 through two nodes that exchange their servers, and reads server 1 only
+// after its own TTL has passed.
 func TestServerRemembersForOneNode(t *testing.T) {
 	court := makeCourt(t, 3, ttl)
 	for _, s := range court.servers {
@@ -821,8 +832,9 @@ func TestServerRemembersForOneNode(t *testing.T) {
 	assert.Equal(t, all(3, granted), c.asks("x", ttl).outcomes())
 }
 
-// TestNodesThatAreOneServerEndAQuarantine of the third.
-func TestNodesThatAreOneServerEndAQuarantine(t *testing.T) {
+// TestNodesOfOneServerEndAQuarantine: two nodes that lead to one server end the quarantine of the
+// third node.
+func TestNodesOfOneServerEndAQuarantine(t *testing.T) {
 	court := newCourt(t, 3, ttl)
 	court.servers[1] = court.servers[0]
 	c := court.client(ttl)

@@ -16,8 +16,8 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
-// A message takes leg each way; locks have the TTL ttl, which is on record where a test does not
-// say otherwise.
+// A message takes leg each way. Locks have the TTL ttl, which is on record unless a test states
+// otherwise.
 const (
 	leg     = time.Millisecond
 	rtt     = 2 * leg
@@ -25,23 +25,23 @@ const (
 	timeout = 50 * time.Millisecond
 )
 
-// A court is some servers, and the time.
+// A court has some servers and the time.
 type court struct {
 	t       *testing.T
 	now     clock.Instant
 	servers []*server
 }
 
-// A server keeps one key for each lock, and its record, by a clock of its own.
+// A server stores one key for each lock, and its record, by its own clock.
 type server struct {
-	run    string // empty: it does not tell
+	run    string // empty: the server does not report it
 	offset time.Duration
 	keys   map[string]key0
 	record string
-	dies   time.Duration // when the record does, by its clock; zero: never
+	dies   time.Duration // when the record expires, by the server's clock; zero: never
 	down   bool
-	silent bool // it does not answer for its record
-	links  int  // connections before the present one
+	silent bool // does not answer questions for its record
+	links  int  // earlier connections
 }
 
 type key0 struct {
@@ -49,7 +49,8 @@ type key0 struct {
 	until time.Duration
 }
 
-// newCourt has n servers that have long been in use with locks of ttl, if that is not zero.
+// newCourt returns a court of n servers. If ttl is not zero, the servers have long been in use with
+// locks of ttl.
 func newCourt(t *testing.T, n int, ttl time.Duration) *court {
 	t.Parallel()
 	return makeCourt(t, n, ttl)
@@ -60,7 +61,7 @@ func makeCourt(t *testing.T, n int, ttl time.Duration) *court {
 	for i := range n {
 		s := &server{run: fmt.Sprintf("run%d/own", i), keys: map[string]key0{}}
 		if ttl > 0 {
-			s.offset = time.Duration(i) * time.Hour // as long as they have had their records
+			s.offset = time.Duration(i) * time.Hour // age of the records
 			s.settle(c, n, ttl)
 		}
 		c.servers = append(c.servers, s)
@@ -68,7 +69,7 @@ func makeCourt(t *testing.T, n int, ttl time.Duration) *court {
 	return c
 }
 
-const epoch = 1e6 * time.Hour // of all servers' clocks
+const epoch = 1e6 * time.Hour // zero point of all servers' clocks
 
 func (s *server) clock(now clock.Instant) time.Duration {
 	return (epoch + s.offset + time.Duration(now)).Truncate(time.Millisecond)
@@ -93,7 +94,7 @@ func (s *server) life(now clock.Instant) time.Duration {
 	return max(0, s.dies-s.clock(now))
 }
 
-// vote runs a request, and looks at the record.
+// vote runs a request, and reports the remaining lifetime of the record.
 func (s *server) vote(req *protocol.Request, now clock.Instant) protocol.Reply {
 	k, held := s.keys[req.Key]
 	held = held && k.until > s.clock(now)
@@ -107,7 +108,7 @@ func (s *server) vote(req *protocol.Request, now clock.Instant) protocol.Reply {
 	return reply
 }
 
-// admit tells the record, and changes it.
+// admit returns the record, and changes it.
 func (s *server) admit(req *protocol.Request, now clock.Instant) protocol.Reply {
 	a := req.Admit
 	run := s.run
@@ -124,7 +125,7 @@ func (s *server) admit(req *protocol.Request, now clock.Instant) protocol.Reply 
 		Epoch: &protocol.Epoch{Record: s.record, Clock: s.clock(now)}}
 }
 
-// told is the server's record as it is.
+// told returns the server's present record.
 func (s *server) told(t *testing.T) *record.Record {
 	r, err := record.Parse(s.record)
 	require.NoError(t, err)
@@ -135,7 +136,7 @@ func (s *server) told(t *testing.T) *record.Record {
 type client struct {
 	*court
 	guard *Guard
-	cut   quorum.Set // servers that it does not reach
+	cut   quorum.Set // servers that the client cannot reach
 }
 
 func (c *court) client(longest time.Duration) *client {
@@ -147,13 +148,13 @@ func (c *court) client(longest time.Duration) *client {
 	return &client{court: c, guard: New(terms)}
 }
 
-// A ballot is asked of all nodes, and what came of it.
+// A ballot is a request to all nodes, with their replies.
 type ballot struct {
 	Trial
 	req     protocol.Request
-	first   []Verdict // of Judge
+	first   []Verdict // results of Judge
 	replies []protocol.Reply
-	took    time.Duration // until all were judged
+	took    time.Duration // time until all votes were judged
 }
 
 func (b *ballot) outcomes() (all []protocol.Outcome) {
@@ -163,7 +164,7 @@ func (b *ballot) outcomes() (all []protocol.Outcome) {
 	return all
 }
 
-// parked are the nodes whose votes wait for something.
+// parked returns the nodes with parked votes.
 func (b *ballot) parked() (nodes quorum.Set) {
 	for i, r := range b.replies {
 		if b.first[i] == Parked && r.Outcome == 0 {
@@ -173,7 +174,7 @@ func (b *ballot) parked() (nodes quorum.Set) {
 	return nodes
 }
 
-// early are the nodes whose votes came before their TTL was on record.
+// early returns the nodes that voted before their TTL was on record.
 func (b *ballot) early() (nodes quorum.Set) {
 	for i, r := range b.replies {
 		if r.Err == ErrEarly {
@@ -183,7 +184,7 @@ func (b *ballot) early() (nodes quorum.Set) {
 	return nodes
 }
 
-// err is the first reason for which a vote does not count.
+// err returns the first reason that a vote does not count.
 func (b *ballot) err() error {
 	for _, r := range b.replies {
 		if r.Err != nil {
@@ -202,7 +203,7 @@ func (b *ballot) left(t *testing.T, node int) time.Duration {
 // values counts the locks of all tests, which run at the same time.
 var values atomic.Int64
 
-// begin makes a ballot for a new lock, and changes it.
+// begin makes a ballot for a new lock, and applies the changes in with.
 func (c *client) begin(name string, ttl time.Duration, with ...func(*ballot)) *ballot {
 	b := &ballot{first: make([]Verdict, len(c.servers)), replies: make([]protocol.Reply, len(c.servers))}
 	b.req = protocol.Request{Op: protocol.OpAcquire, Key: name, Value: fmt.Sprint(values.Add(1)), TTL: ttl, Timeout: timeout, Epoch: record.Key}
@@ -217,20 +218,21 @@ func extends(value string, had quorum.Set) func(*ballot) {
 	return func(b *ballot) { b.req.Op, b.req.Value, b.HadKey = protocol.OpExtend, value, had }
 }
 
-// asks asks all nodes for a new lock, or what with makes of it, and waits for all that comes of it.
+// asks sends a request for a new lock to all nodes, and waits for all results. with can change the
+// request.
 func (c *client) asks(name string, ttl time.Duration, with ...func(*ballot)) *ballot {
 	b := c.begin(name, ttl, with...)
 	replies := c.votes(b)
 	c.now = c.now.Add(leg)
 	for i := range replies {
-		c.hears(b, i, replies[i])
+		c.receives(b, i, replies[i])
 	}
 	c.runs()
 	b.took = c.now.Sub(b.Start)
 	return b
 }
 
-// votes has all nodes vote.
+// votes makes all nodes vote.
 func (c *client) votes(b *ballot) (replies []protocol.Reply) {
 	c.now = c.now.Add(leg)
 	for i, s := range c.servers {
@@ -243,15 +245,15 @@ func (c *client) votes(b *ballot) (replies []protocol.Reply) {
 	return replies
 }
 
-// hears has a reply judged.
-func (c *client) hears(b *ballot, i int, reply protocol.Reply) {
+// receives passes a reply to the guard.
+func (c *client) receives(b *ballot, i int, reply protocol.Reply) {
 	b.first[i] = c.guard.Judge(&b.Trial, i, &reply, c.now)
 	if b.first[i] != Parked {
 		b.replies[i] = reply
 	}
 }
 
-// runs does what follows, until nothing does.
+// runs carries out all effects, until none are left.
 func (c *client) runs() {
 	for {
 		admits, settled := c.guard.Effects()

@@ -11,27 +11,27 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
-// A memory is what this client knows of one node's memory.
+// A memory holds this client's knowledge of one node's memory.
 type memory struct {
-	// The record, as it was last read.
+	// The record as last read.
 	text   string
-	by     Settings        // of the clients that wrote the last text that was read; zero if none was
-	record *record.Record  // nil if there is none, or it is not valid; never changed
-	run    string          // the server that it was read from
-	since  []clock.Instant // from when each step was on record, at the latest
+	by     Settings        // settings of the clients that wrote the last text; zero if none was read
+	record *record.Record  // nil if the node has no valid record; never changed
+	run    string          // server of the record
+	since  []clock.Instant // latest time at which each step entered the record
 	history
 
 	birth  birth
-	forgot record.Loss // the locks that the node may have forgotten at its birth
-	known  []knownTTL  // of this generation and of those before
+	forgot record.Loss // locks that the node may have forgotten at its birth
+	known  []knownTTL  // TTLs of this generation and of earlier ones
 	time   serverTime
 
-	readAt clock.Instant // when the last question was sent that was answered
-	asked  question      // the one under way
-	parked []vote        // until it is answered
+	readAt clock.Instant // when the last answered question was sent
+	asked  question      // the question in progress
+	parked []vote        // votes waiting for the answer
 
-	// When the first and the last question since readAt were sent that failed; failing is zero if
-	// none did.
+	// When the first and the last failed question since readAt were sent; failing is zero if no
+	// question failed.
 	failing, failed clock.Instant
 }
 
@@ -39,38 +39,40 @@ type memory struct {
 type birth struct {
 	gen              string // empty if the node has no valid record
 	earliest, latest clock.Instant
-	seen             clock.Instant // when this client learned of it
-	age              time.Duration // then, by the server's clock
-	isSpoiled        bool          // keys may have expired too early since, or be older ones, which no other client has seen
+	seen             clock.Instant // when this client noticed it
+	age              time.Duration // age at that time, by the server's clock
+	isSpoiled        bool          // since the birth, keys may have expired early or become older, unnoticed by other clients
 }
 
-// A history is how a record has come to be what it is. One that goes back shows a server with older keys.
+// A history holds earlier states of a record. A record that returns to an earlier state shows a
+// server with older keys.
 type history struct {
-	ends []end    // of the record as it was last read, and before its last four changes
-	past []string // the generations before the last
-	link int      // the connection by which the record was read
+	ends []end    // ends of the record as last read, and before its last four changes
+	past []string // earlier generations
+	link int      // connection on which the record was read
 }
 
-// An end is when a record dies, by the server's clock. Another is drawn with each change that clients must notice.
+// An end is the time at which a record expires, by the server's clock. It is drawn again with each
+// change that clients must notice.
 type end struct {
 	at    time.Duration
-	until clock.Instant // when a later one was heard of: a request that was sent then, or later, found that; zero: none was
+	until clock.Instant // when a later end was first seen: requests sent from then on find the later end; zero: none was seen
 }
 
-// A knownTTL is one that locks of a node had.
+// A knownTTL is a TTL of a node's locks.
 type knownTTL struct {
 	ttl     time.Duration
-	gen     string        // of the record that told it
-	entered clock.Instant // at the earliest
+	gen     string        // generation of the record that listed it
+	entered clock.Instant // earliest time of entry
 	until   clock.Instant // when the last such lock must have expired
 }
 
-// consider says why a vote does not count by what is known of its node, or nil.
+// consider returns the reason a vote does not count, by this client's knowledge of its node, or
+// nil.
 //
-// If the node is known to have had the key lately, that is memory enough for an extension.
-// Elsewhere the key proves nothing: a late request, a void vote or a repair may have set it after
-// the node forgot that it voted for another client. The TTL must be on record in any case, because
-// the lock goes on.
+// For an extension, it is enough if the node is known to have had the key recently. Elsewhere the
+// key proves nothing: a late request, a void vote or a repair may have set it after the node forgot
+// that it voted for another client. The TTL must always be on record, because the lock continues.
 func (g *Guard) consider(v *vote, now clock.Instant) error {
 	m, t := &g.nodes[v.node], v.trial
 	if !m.covers(v) {
@@ -85,27 +87,28 @@ func (g *Guard) consider(v *vote, now clock.Instant) error {
 	case wrong:
 		return errWrong
 	}
-	unlisted := m.lists(t, v.clock)
-	if v.hadKey && t.Start >= m.time.noVotesUntil { // else the key has expired too early
+	unlisted := m.coversTTL(t, v.clock)
+	if v.hadKey && t.Start >= m.time.noVotesUntil { // otherwise the key has expired too early
 		return unlisted
 	}
-	if why := g.standing(m, t.Start, v.heard); why != nil {
+	if why := g.quarantineError(m, t.Start, v.heard); why != nil {
 		return why
 	}
 	if m.forgot.Basis == record.Open {
-		return errUnread // so that the record tells other clients that the other nodes were waited for
+		return errUnread // so that the record shows other clients that this client waited for the other nodes
 	}
-	v.floor = m.record.Born + 5*TokenSlack // also of an early vote, which may count after all
+	v.floor = m.record.Born + 5*TokenSlack // set for an early vote, too, which may still count
 	if unlisted != nil && (unlisted != ErrEarly || !t.Repairs) {
 		return unlisted
 	}
 	return v.tokens()
 }
 
-// lists says why the record does not cover a ballot's TTL at the time clock, or nil. The TTL must
-// have been on record before the ballot began. Else the node could have voted, forgotten the vote
-// and been read by others, all before any record told how long such locks are.
-func (m *memory) lists(t *Trial, clock time.Duration) error {
+// coversTTL returns the reason the record does not cover a ballot's TTL at the time clock, or nil.
+// The TTL must have been on record before the ballot began. Otherwise the node could have voted and
+// forgotten the vote, and other clients could have read the node, all before any record showed how
+// long such locks are.
+func (m *memory) coversTTL(t *Trial, clock time.Duration) error {
 	why := errUnlisted
 	for i, s := range m.record.Steps {
 		if s.Covers(t.Request.TTL, clock) {
@@ -118,8 +121,8 @@ func (m *memory) lists(t *Trial, clock time.Duration) error {
 	return why
 }
 
-// covers reports whether the node had the record that this client knows when it gave v: the same
-// server, the same generation, and a clock that was not set.
+// covers reports whether the node voted with the record that this client knows: on the same server,
+// in the same generation, and with a clock that was not set.
 func (m *memory) covers(v *vote) bool {
 	if m.record == nil || v.reply.Run != m.run || v.reply.Life <= 0 {
 		return false
@@ -142,10 +145,10 @@ func (m *memory) covers(v *vote) bool {
 	return false
 }
 
-// standing says why the node has no vote for a ballot that began at start, or nil. A vote from a
-// quarantine does not count when that is over, either: the node may have forgotten it as well,
-// which only the quarantine shows.
-func (g *Guard) standing(m *memory, start, now clock.Instant) error {
+// quarantineError returns the reason the node has no vote for a ballot that began at start, or nil.
+// A vote that was given during a quarantine does not count after it, either, because the node may
+// have forgotten that vote, too, and only the quarantine shows this.
+func (g *Guard) quarantineError(m *memory, start, now clock.Instant) error {
 	if why := g.refuses(m); why != nil {
 		return why
 	}
@@ -161,14 +164,15 @@ func (g *Guard) standing(m *memory, start, now clock.Instant) error {
 	case start < from:
 		return &protocol.QuarantineError{Left: max(0, from.Sub(now)), Reason: "it was restarted or flushed, or is new, and may have forgotten locks"}
 	case m.forgot.Basis == record.Open && !g.haveFailed(g.unread(m), from, g.openWait()):
-		return &protocol.QuarantineError{Reason: "it may have forgotten locks, and other nodes that may know of them have not answered yet"}
+		return &protocol.QuarantineError{Reason: "it may have forgotten locks, and other nodes that may know about them have not answered yet"}
 	}
 	return nil
 }
 
-// refuses says why the node belongs to clients with other settings, or nil. A node without a record
-// belongs to those who had more of the nodes, if they still have one. Otherwise a client with other
-// settings could get all nodes that forget, one after the other.
+// refuses returns an error if the node belongs to clients with other settings, or nil. A node
+// without a record belongs to the clients whose settings were on more of the nodes, if any node
+// still has them. Otherwise a client with other settings could take over all nodes that forget, one
+// at a time.
 func (g *Guard) refuses(m *memory) (why error) {
 	if m.text != "" {
 		return g.terms.Refuses(m.by)
@@ -192,8 +196,9 @@ func (g *Guard) refuses(m *memory) (why error) {
 	return why
 }
 
-// unread returns the other nodes whose records this client has not read since the node's birth, or from
-// a server that is another node's now. They may know more of what the node forgot.
+// unread returns the other nodes whose records this client has not read since the node's birth, or
+// has read from a server that now belongs to another node. These nodes may know more about the
+// locks that the node forgot.
 func (g *Guard) unread(m *memory) (nodes quorum.Set) {
 	for i := range g.nodes {
 		if other := &g.nodes[i]; other != m && (other.readAt < m.birth.latest || g.isTwin(other)) {
@@ -203,8 +208,9 @@ func (g *Guard) unread(m *memory) (nodes quorum.Set) {
 	return nodes
 }
 
-// isTwin reports whether another node was read from the same server at the same time or later. One server
-// remembers for one node only. If two nodes are exchanging their servers, the other server was not read.
+// isTwin reports whether another node was read from the same server at the same time or later. One
+// server remembers for only one node. If two nodes are exchanging their servers, the other server
+// was not read.
 func (g *Guard) isTwin(m *memory) bool {
 	process, _, _ := strings.Cut(m.run, "/")
 	for i := range g.nodes {
@@ -216,9 +222,10 @@ func (g *Guard) isTwin(m *memory) bool {
 	return false
 }
 
-// haveFailed reports whether each of the nodes failed to answer a question sent at since or later, and
-// all questions of the span before it. A single failure proves nothing: the node may be reachable
-// again, and remember longer locks. A server that two nodes lead to has nothing more to tell.
+// haveFailed reports whether each of the nodes failed to answer a question that was sent at since
+// or later, after failing to answer for at least span. A single failure proves nothing: the node
+// may be reachable again, and remember longer locks. If two nodes lead to one server, only one of
+// them counts.
 func (g *Guard) haveFailed(nodes quorum.Set, since clock.Instant, span time.Duration) bool {
 	for i := range g.nodes {
 		m := &g.nodes[i]
@@ -229,9 +236,9 @@ func (g *Guard) haveFailed(nodes quorum.Set, since clock.Instant, span time.Dura
 	return true
 }
 
-// aheadError says that the node's clock was set ahead. If the clocks of most nodes have gone ahead
-// of ours, ours is likelier to be wrong. Still no vote counts, because the keys may have expired
-// too early all the same.
+// aheadError returns an error about the node's clock, which was set ahead. If the clocks of most
+// nodes are ahead of ours, ours is more likely to be wrong. Even then no vote counts, because the
+// keys may have expired too early.
 func (g *Guard) aheadError(m *memory, now clock.Instant) error {
 	n := 0
 	for i := range g.nodes {
@@ -241,37 +248,39 @@ func (g *Guard) aheadError(m *memory, now clock.Instant) error {
 	}
 	isOurs, reason := n > 1 && n > len(g.nodes)/2, "its clock was set ahead by up to %v"
 	if isOurs {
-		reason = "it and most servers have gone up to %v ahead of this machine's clock, which runs slow or stood still"
+		reason = "the clocks of this server and of most others are up to %v ahead of this machine's clock, which runs slow or stood still"
 	}
 	reason = fmt.Sprintf(reason, m.time.ahead.Round(time.Millisecond))
 	return &protocol.QuarantineError{Left: max(0, m.time.noVotesUntil.Sub(now)), Behind: isOurs, Reason: reason}
 }
 
-// openWait is the least time that a client gives the other nodes to tell what they remember.
+// openWait is the minimum time that a client gives the other nodes to report which locks they
+// remember.
 const openWait = time.Second
 
-// openWait is the time that this client gives them.
+// openWait returns this client's time for the other nodes.
 func (g *Guard) openWait() time.Duration { return max(g.terms.MaxTTL, openWait) }
 
-// votesFrom is when each lock that the node may have forgotten must have expired. While the other
-// nodes cannot tell how long these locks were, this client assumes its own MaxTTL, and gives the
-// others that time to answer. Votes from before the birth never count.
+// votesFrom returns the time from which the node's votes count, because every lock that it may have
+// forgotten must have expired. While the other nodes cannot report how long these locks were, this
+// client assumes its own MaxTTL, and gives the others that time to answer. Votes from before the
+// birth never count.
 func (g *Guard) votesFrom(m *memory) clock.Instant {
 	assumed := g.terms.MaxTTL
 	left := m.forgot.Wait(assumed) - m.birth.age
 	if m.forgot.Basis == record.Open {
 		left = max(left, g.openWait())
 	}
-	if left > 0 { // by our clock, too: the server's may be set meanwhile
+	if left > 0 { // must pass on our clock, too, because the server's clock may be set in the meantime
 		left += quorum.Drift(left)
 	}
 	return max(m.birth.latest, m.birth.seen.Add(left))
 }
 
-// longestKnown returns the longest TTL of this node's locks that may be alive and are older than
-// the birth of another node, or of this one. If all nodes were asked what that one forgot
-// (isAsked), only memories that are gone can tell more, so TTLs of the node's present record are
-// left out.
+// longestKnown returns the longest TTL among the locks of this node that may be alive and are older
+// than the birth of another node, or of this one. If all nodes were asked about the other node's
+// loss (isAsked), only memories that no longer exist can add to the answers, so TTLs of the present
+// record are omitted.
 func (m *memory) longestKnown(of *memory, isAsked bool, now clock.Instant) (longest time.Duration) {
 	for _, k := range m.known {
 		isTold := isAsked && k.gen == m.birth.gen
@@ -282,25 +291,28 @@ func (m *memory) longestKnown(of *memory, isAsked bool, now clock.Instant) (long
 	return longest
 }
 
-// A serverTime is what this client knows of a server's clock. A clock that was set ahead expires
-// keys that much too early, so the node has no vote for as long as a lock can live.
+// A serverTime holds this client's knowledge of a server's clock. If the clock was set ahead, it
+// expires keys too early by the same amount, so the node has no vote for the longest lifetime of a
+// lock.
 type serverTime struct {
 	offset       quorum.Offset[clock.Instant]
-	lastSeen     clock.Instant // the server had the record of the last reading or an earlier one then, or later
-	readUntil    clock.Instant // when the last reading was heard
-	off          time.Duration // of the last record that was valid
-	rightUntil   clock.Instant // a quorum surely has the same time until then, unless a clock is set
-	noVotesUntil clock.Instant // since the clock was set ahead, votes do not count before this
-	ahead        time.Duration // by how much it was set, at most
-	aheadTotal   time.Duration // the same of all jumps for which votes do not count yet
+	lastSeen     clock.Instant // at this time or later, the server had the record of the last reading or an earlier one
+	readUntil    clock.Instant // arrival of the last reading
+	off          time.Duration // Off of the last valid record
+	rightUntil   clock.Instant // until this time a quorum surely has the same time, unless a clock is set
+	noVotesUntil clock.Instant // votes do not count before this time, because the clock was set ahead
+	ahead        time.Duration // upper limit of the jump
+	aheadTotal   time.Duration // sum of all jumps for which votes do not count yet
 
-	// This client drops no step from the record before keepStepsUntil. It has not known the clock
-	// for as long as the locks on record live. If the clock was set ahead meanwhile, steps only
-	// seem to have faded, and the clients that noticed it need them.
+	// This client drops no step from the record before keepStepsUntil, because until then it has
+	// not known the clock for as long as the locks on record live. If the clock was set ahead
+	// during that time, steps only seem to have faded, and the clients that noticed the jump need
+	// them.
 	keepStepsUntil clock.Instant
 }
 
-// read takes a reading of the clock. isFirst means that this client has not read the record before.
+// read records a reading of the clock. isFirst means that this client has not read the record
+// before.
 func (c *serverTime) read(r *reading, isFirst bool, longest time.Duration) {
 	var jump time.Duration
 	c.offset, jump = c.offset.Read(r.clock, r.sent, r.heard)
@@ -314,15 +326,15 @@ func (c *serverTime) read(r *reading, isFirst bool, longest time.Duration) {
 	}
 }
 
-// setAhead gives the node no vote for the longest TTL, because its clock was set ahead by jump, at
-// most. By that clock, locks on record may seem to have expired that have not.
+// setAhead gives the node no vote for the longest TTL, because its clock was set ahead by at most
+// jump. By that clock, locks on record may seem to have expired although they have not.
 func (c *serverTime) setAhead(r *reading, jump, longest time.Duration) {
 	if r.heard >= c.noVotesUntil {
 		c.aheadTotal = 0
 	}
 	c.aheadTotal += jump
 	for _, s := range r.told.Steps {
-		if s.Until() >= r.clock-c.aheadTotal { // had not faded before
+		if s.Until() >= r.clock-c.aheadTotal { // the step had not faded before
 			longest = max(longest, s.TTL)
 		}
 	}
@@ -331,8 +343,8 @@ func (c *serverTime) setAhead(r *reading, jump, longest time.Duration) {
 	}
 }
 
-// least returns what the clock shows, less what it was set ahead lately. Ages are reckoned by it,
-// because they must not be taken for too long.
+// least returns the reading of the clock without the recent jumps ahead. Ages are computed from it,
+// because they must not be too long.
 func (c *serverTime) least(r *reading) time.Duration {
 	if r.heard < c.noVotesUntil {
 		return r.clock - c.aheadTotal

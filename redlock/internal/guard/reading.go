@@ -13,23 +13,22 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
-// A question asks for a node's record, and has it changed.
+// A question is a request for a node's record, and changes it if necessary.
 type question struct {
 	sent  clock.Instant // the last request
-	tries int           // how many requests there were; zero if there is no question
-	entry time.Duration // the longest TTL that parked votes need on record; zero if none does
+	tries int           // number of requests; zero if no question is in progress
+	entry time.Duration // longest TTL that parked votes need on record; zero if none does
 
-	isHeld bool // it was answered, and the change of the record waits until the common time is known
+	isHeld bool // the answer has arrived, and the change of the record waits until the common time is known
 }
 
-// maxChanges is how often a question tries to change the record. Another client may change it at
-// the same time, but mostly both want the same.
+// maxChanges limits the number of times that a question tries to change the record. Another client
+// may change it at the same time, but mostly both make the same change.
 const maxChanges = 5
 
-// ask sends a question for a node's record, unless one is under way. If there is a vote, it is
-// parked until the answer, and the question has its TTL entered if the vote waits for that. A
-// question that was not answered for long is given up, because a reply may come long after its
-// timeout.
+// ask sends a question for a node's record, unless one is in progress. A vote is parked until the
+// answer arrives, and if it waits for an entry, the question enters its TTL. ask gives up a
+// question that is overdue, because a reply may arrive long after its timeout.
 func (g *Guard) ask(node int, v *vote, now clock.Instant) {
 	m := &g.nodes[node]
 	if m.asked.tries > 0 && now >= m.asked.sent.Add(4*g.terms.Timeout) {
@@ -45,13 +44,13 @@ func (g *Guard) ask(node int, v *vote, now clock.Instant) {
 		return
 	}
 	change := &protocol.Admission{}
-	if m.record != nil && m.asked.entry > 0 { // which saves a round trip
+	if m.record != nil && m.asked.entry > 0 { // saves a round trip
 		change = cmp.Or(g.change(m, m.time.offset.Earliest(now), m.time.offset.Latest(now), now), change)
 	}
 	g.send(node, change, now)
 }
 
-// send asks for the record, and for a change of it, which may be empty.
+// send requests the record and a change of it, which may be empty.
 func (g *Guard) send(node int, change *protocol.Admission, now clock.Instant) {
 	q := &g.nodes[node].asked
 	q.sent, q.tries = now, q.tries+1
@@ -59,12 +58,12 @@ func (g *Guard) send(node int, change *protocol.Admission, now clock.Instant) {
 	g.admits = append(g.admits, Admit{node, now, req})
 }
 
-// Record takes the reply to the Admit that was sent at sent. It asks for the next change of the
-// record if one is needed. Else it settles the votes that have waited.
+// Record applies the reply to the Admit that was sent at sent. It requests the next change of the
+// record if one is necessary. Otherwise it settles the votes that waited.
 func (g *Guard) Record(node int, sent, heard clock.Instant, reply *protocol.Reply) {
 	m := &g.nodes[node]
 	if m.asked.tries == 0 || m.asked.sent != sent {
-		return // given up
+		return // the question was given up
 	}
 	before, text, heardBefore := m.readAt, m.text, m.time.readUntil
 	if failure := g.learn(m, sent, heard, reply); failure != nil {
@@ -100,10 +99,10 @@ func (g *Guard) Record(node int, sent, heard clock.Instant, reply *protocol.Repl
 	}
 	for i := range g.nodes {
 		other := &g.nodes[i]
-		// Either the other may tell more of what this one forgot, or this one of what the other
-		// forgot, because it had not been read since.
+		// // The other node may know more about the loss of this node. Or this node may know more
+		// about // the loss of the other, which was not read since then.
 		helps := g.unread(m).Has(i) && m.record != nil && m.forgot.Basis < record.Asked &&
-			!g.isTwin(other) && (other.failing == 0 || heard.Sub(other.failed) >= openWait) // else the next vote asks
+			!g.isTwin(other) && (other.failing == 0 || heard.Sub(other.failed) >= openWait) // otherwise the next vote asks
 		isHelped := i != node && other.record != nil && other.record.Basis < record.Asked &&
 			before < other.birth.latest && other.birth.latest <= sent
 		if helps || isHelped {
@@ -116,9 +115,10 @@ func (g *Guard) Record(node int, sent, heard clock.Instant, reply *protocol.Repl
 	}
 }
 
-// fit judges the clock by a vote that was given between two readings of the same record. If the vote
-// fits neither, the clock was ahead in between, by most at most. Keys that the server looked at then have
-// expired too early, and no other reading shows that.
+// fit checks the clock against a vote that was given between two readings of the same record. If
+// the vote matches neither reading, the clock was ahead between the readings, by at most most. Keys
+// that the server looked at during that time have expired too early, and no other reading shows
+// that.
 func (g *Guard) fit(m *memory, v *vote, most time.Duration) {
 	if v.reply.Run != m.run || v.reply.Life <= 0 || m.covers(v) {
 		return
@@ -135,12 +135,13 @@ func (g *Guard) fit(m *memory, v *vote, most time.Duration) {
 	}
 }
 
-// mostAhead is how far ahead a clock is taken to have been that differs from the first reading of a record. A vote
-// that fits no record because another client has changed it meanwhile looks like one that is years ahead or behind.
+// mostAhead limits the assumed lead of a clock that differs from the first reading of a record. If
+// another client changed the record in the meantime, a vote matches no record, and its clock seems
+// to be years ahead or behind.
 const mostAhead = 48 * 60 * time.Minute
 
-// askUnread asks the nodes that may help to end an open basis, with each reply to a ballot: those not
-// read since the birth of the node that replied, or this node itself.
+// askUnread asks, with each reply to a ballot, the nodes that may help to end an open basis: the
+// nodes that were not read since the birth of the node that replied, or this node itself.
 func (g *Guard) askUnread(node int, now clock.Instant) {
 	m := &g.nodes[node]
 	for i := range g.nodes {
@@ -154,20 +155,21 @@ func (g *Guard) askUnread(node int, now clock.Instant) {
 	}
 }
 
-// reread asks the nodes again whose open basis ends because a question to node has failed.
+// reread repeats the questions to nodes whose open basis can end because a question to node has
+// failed.
 func (g *Guard) reread(node int, now clock.Instant) {
 	for i := range g.nodes {
 		m := &g.nodes[i]
-		if g.isOpen(m) && g.unread(m).Has(node) && (g.standing(m, now, now) == nil || g.mayBeTried(m, now)) {
+		if g.isOpen(m) && g.unread(m).Has(node) && (g.quarantineError(m, now, now) == nil || g.mayBeTried(m, now)) {
 			g.ask(i, nil, now)
 		}
 	}
 }
 
-// isOpen reports whether the node's record does not tell yet what it may have forgotten.
+// isOpen reports whether it is still unknown which locks the node may have forgotten.
 func (g *Guard) isOpen(m *memory) bool { return m.record != nil && m.forgot.Basis == record.Open }
 
-// giveUp ends a question without an answer. The votes that have waited for it are void.
+// giveUp ends a question without an answer. The votes that waited for it are void.
 func (g *Guard) giveUp(m *memory, failure error, now clock.Instant) {
 	if !m.asked.isHeld {
 		m.failed = m.asked.sent
@@ -181,22 +183,22 @@ func (g *Guard) giveUp(m *memory, failure error, now clock.Instant) {
 	}
 }
 
-// unpark ends a question, and returns the votes that have waited for it.
+// unpark ends a question, and returns the votes that waited for it.
 func (m *memory) unpark() []vote {
 	waited := m.parked
 	m.parked, m.asked = nil, question{}
 	return waited
 }
 
-// A reading is an answer to a question: a record and the server's clock.
+// A reading is the answer to a question: a record and the server's clock.
 type reading struct {
 	sent, heard clock.Instant
 	clock       time.Duration
-	told        *record.Record // what the text says, valid or not; empty if there is none
-	valid       *record.Record // the same, if it is a record of the server's present memory; else nil
+	told        *record.Record // the record in the text, valid or not; empty without a text
+	valid       *record.Record // the same record if it describes the server's present memory, otherwise nil
 }
 
-// learn takes in the answer to a question.
+// learn applies the answer to a question.
 func (g *Guard) learn(m *memory, sent, heard clock.Instant, reply *protocol.Reply) error {
 	if reply.Outcome != protocol.Granted || reply.Epoch == nil {
 		return cmp.Or(reply.Err, errNoRecord)
@@ -206,10 +208,10 @@ func (g *Guard) learn(m *memory, sent, heard clock.Instant, reply *protocol.Repl
 	if e.Record != "" {
 		var err error
 		if r.told, err = record.Parse(e.Record); err != nil {
-			return fmt.Errorf("its epoch record %w; redlock reset writes a new one, redlock doctor says more", err)
+			return fmt.Errorf("its epoch record %w: run redlock doctor for details, or redlock reset to write a new record", err)
 		}
-		// Without a lifetime, after a PERSIST, or on another server, the keys may be those of
-		// another time.
+		// Without a lifetime (after a PERSIST), or on another server, the keys may be from another
+		// time.
 		if reply.Life > 0 && (reply.Run == "" || r.told.IsOf(reply.Run)) {
 			r.valid = r.told
 		}
@@ -233,7 +235,7 @@ func (g *Guard) learn(m *memory, sent, heard clock.Instant, reply *protocol.Repl
 	m.birth.isSpoiled = m.birth.isSpoiled || wentBack
 	m.failing, m.time.lastSeen = 0, max(m.time.lastSeen, sent)
 	for i := range g.nodes {
-		g.nodes[i].time.rightUntil = 0 // clocks may have been set, and Off may be another
+		g.nodes[i].time.rightUntil = 0 // clocks may have been set, and Off may have changed
 	}
 	m.time.readUntil = heard
 	m.readAt, m.run, m.link, m.text, m.record = sent, reply.Run, reply.Link, e.Record, r.valid
@@ -243,12 +245,12 @@ func (g *Guard) learn(m *memory, sent, heard clock.Instant, reply *protocol.Repl
 	return nil
 }
 
-// maxPast bounds the generations before the last that are remembered of a node.
+// maxPast limits the number of earlier generations remembered for each node.
 const maxPast = 16
 
-// wentBack reports whether the record is one that was there before the last that was read. Then the server's keys
-// are older, too: it was restored from a snapshot, or has loaded an old dump. A step goes by itself only when it has
-// faded, and is used later and later.
+// wentBack reports whether the record is older than the last one read. Then the server's keys are
+// older, too: the server was restored from a snapshot, or has loaded an old dump. A step disappears
+// by itself only after it has faded, and its last use only moves forward.
 func (m *memory) wentBack(r *reading, isKnown bool) bool {
 	switch {
 	case r.valid == nil:
@@ -267,7 +269,7 @@ func (m *memory) wentBack(r *reading, isKnown bool) bool {
 	})
 }
 
-// endsAt takes down when the record dies, by an answer that was heard.
+// endsAt records the time at which the record expires, according to an answer that was heard.
 func (m *memory) endsAt(at time.Duration, heard clock.Instant) {
 	if len(m.ends) > 0 {
 		if last := &m.ends[0]; (last.at - at).Abs() <= quorum.ReadingError {
@@ -279,8 +281,8 @@ func (m *memory) endsAt(at time.Duration, heard clock.Instant) {
 	m.ends = slices.Insert(m.ends[:min(len(m.ends), 4)], 0, end{at: at})
 }
 
-// bornBy returns when a generation that is new to this client began. If there is no valid record,
-// the next generation is taken to be born now.
+// bornBy returns the birth of a generation that is new to this client. Without a valid record, the
+// next generation is assumed to be born now.
 func (m *memory) bornBy(r *reading) birth {
 	b := birth{earliest: r.sent, latest: r.heard, seen: r.heard}
 	if r.valid != nil {
@@ -289,7 +291,7 @@ func (m *memory) bornBy(r *reading) birth {
 		b.earliest, _ = quorum.Since(r.valid.Born, r.clock, r.sent, r.heard)
 		_, b.latest = quorum.Since(r.valid.Born, least, r.sent, r.heard)
 		b.latest, b.age = min(b.latest, r.heard), max(0, least-r.valid.Born)
-		if m.time.lastSeen > 0 { // the server had none of this generation then, whatever its clock says
+		if m.time.lastSeen > 0 { // earlier, the server had no record of this generation, whatever its clock shows
 			b.earliest, b.latest = max(b.earliest, m.time.lastSeen), max(b.latest, m.time.lastSeen)
 			b.age = min(b.age, r.heard.Sub(m.time.lastSeen))
 		}
@@ -297,8 +299,8 @@ func (m *memory) bornBy(r *reading) birth {
 	return b
 }
 
-// stepsSince returns from when the steps of a valid record were on record, at the latest. m.since
-// has those of the record before, if it is of the same generation.
+// stepsSince returns the latest time at which each step of a valid record entered it. m.since has
+// these times for the last record, if the generation is the same.
 func (m *memory) stepsSince(r *reading) (since []clock.Instant) {
 	for _, s := range r.valid.Steps {
 		_, at := quorum.Since(s.Entered, r.clock, r.sent, r.heard)
@@ -313,7 +315,7 @@ func (m *memory) stepsSince(r *reading) (since []clock.Instant) {
 	return since
 }
 
-// learnTTLs notes which TTLs the record tells of.
+// learnTTLs adds the TTLs of the record to the known TTLs.
 func (m *memory) learnTTLs(r *reading) {
 	m.known = slices.DeleteFunc(m.known, func(k knownTTL) bool { return k.until < r.heard })
 	for _, s := range r.told.Steps {
@@ -324,8 +326,8 @@ func (m *memory) learnTTLs(r *reading) {
 	}
 }
 
-// learnTTL notes that locks had a TTL. By the server's clock, the first was taken at entered at the
-// earliest, and the last must have expired at until.
+// learnTTL records a TTL of locks. By the server's clock, the first lock was acquired at entered or
+// later, and the last must have expired at until.
 func (m *memory) learnTTL(r *reading, ttl, entered, until time.Duration) {
 	left := until - m.time.least(r)
 	if left < 0 {
@@ -342,28 +344,29 @@ func (m *memory) learnTTL(r *reading, ttl, entered, until time.Duration) {
 	m.known = append(m.known, k)
 }
 
-// mayBeTried reports whether clients that do not stay for their own wait may end an open basis
-// together: the record has been open for long, and the unread nodes have just failed. The record says
-// when a client found that first. When another finds it again, a longest TTL later, nobody has reached
-// these nodes in between, or the basis would not be open.
+// mayBeTried reports whether clients that do not live as long as their own wait may together end an
+// open basis: the record has been open for long, and the unread nodes have just failed. The record
+// contains the time at which a client first found this. If another client finds it again one
+// longest TTL later, no client has reached these nodes in between, because the basis would no
+// longer be open.
 func (g *Guard) mayBeTried(m *memory, now clock.Instant) bool {
 	return m.birth.age >= record.AloneLimit*g.terms.MaxTTL && g.haveFailed(g.unread(m), now.Add(-openWait), 0)
 }
 
-// change returns what has to be changed in the record as it was read, or nil. Clients with other
-// settings than those that wrote it change nothing.
+// change returns the necessary change of the record as it was read, or nil. Clients with settings
+// other than those of the record change nothing.
 //
 // The server's clock shows a time between earliest and latest. After an answer, both are the time
-// that the answer told. What this client has concluded from all readings can be wrong then: if the
-// clock was set back while the question was under way, no reading shows it. Before an answer, locks
-// that have expired by latest are left out, and written after the answer if that was wrong.
+// in the answer. The conclusions of this client from all readings can be wrong at that point: if
+// the clock was set back while the question was in progress, no reading shows it. Before an answer,
+// locks that have expired by latest are omitted, and written after the answer if that was wrong.
 func (g *Guard) change(m *memory, earliest, latest time.Duration, now clock.Instant) *protocol.Admission {
 	if g.refuses(m) != nil {
 		return nil
 	}
 	a := &protocol.Admission{Old: m.text, Run: cmp.Or(m.run, record.Unknown)}
 	if g.mustWithdraw(m, now) {
-		a.New, a.Life = m.text, time.Millisecond // it expires
+		a.New, a.Life = m.text, time.Millisecond // the record expires
 		return a
 	}
 	off, isKnown := g.off(m, now)
@@ -376,7 +379,7 @@ func (g *Guard) change(m *memory, earliest, latest time.Duration, now clock.Inst
 			Born: record.Now, Off: off,
 			Forgot: m.forgot.Longest, Alone: m.forgot.Alone,
 		}
-		if m.record != nil { // its own steps may be of locks that have expired too early
+		if m.record != nil { // its own steps may belong to locks that have expired too early
 			for _, s := range m.record.Steps {
 				born.Forgot = max(born.Forgot, s.TTL)
 			}
@@ -387,7 +390,7 @@ func (g *Guard) change(m *memory, earliest, latest time.Duration, now clock.Inst
 	next, loss := *m.record, m.forgot
 	switch {
 	case loss.Basis != record.Open:
-	case g.standing(m, now, now) == nil:
+	case g.quarantineError(m, now, now) == nil:
 		loss.Basis = record.Tried // so that later clients need not wait as well
 	case !g.mayBeTried(m, now):
 	case next.Failed == 0:
@@ -404,12 +407,12 @@ func (g *Guard) change(m *memory, earliest, latest time.Duration, now clock.Inst
 		if now < m.time.keepStepsUntil {
 			earliest = 0
 		}
-		isNew = next.Enter(entry, earliest, latest) || isNew // it drops what has faded by earliest
+		isNew = next.Enter(entry, earliest, latest) || isNew // drops the steps that have faded by earliest
 	}
 	if a.New = next.String(); a.New == m.text {
 		return nil
 	}
-	if isNew { // all clients are to notice it
+	if isNew { // all clients must notice the change
 		a.Life = g.terms.Life()
 	}
 	return a

@@ -8,19 +8,19 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// A lab is a server's clock and ours.
+// A lab has a server's clock and ours.
 type lab struct {
 	ours, server time.Duration
 	offset       Offset[time.Duration]
 }
 
-// run lets d pass for us, and d*rate for the server.
+// run advances our clock by d, and the server's clock by d*rate.
 func (l *lab) run(d time.Duration, rate float64) {
 	l.ours += d
 	l.server += time.Duration(float64(d) * rate)
 }
 
-// read asks for the server's clock, with each way taking so long.
+// read reads the server's clock, with the given transit times.
 func (l *lab) read(there, back time.Duration) (jump time.Duration) {
 	sent := l.ours
 	l.run(there, 1)
@@ -30,9 +30,9 @@ func (l *lab) read(there, back time.Duration) (jump time.Duration) {
 	return jump
 }
 
-// TestDriftIsNoJump: whatever the delays, rates within one per cent of each
-// other never look like a clock that was set.
-func TestDriftIsNoJump(t *testing.T) {
+// TestDriftIsNotAJump: rates within one per cent of each other never look like a clock that was
+// set, for any delays.
+func TestDriftIsNotAJump(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -48,9 +48,9 @@ func TestDriftIsNoJump(t *testing.T) {
 	}
 }
 
-// TestAJumpIsSeenAndNotUnderrated: what is larger than the doubt of two looks
-// is seen, and its size is at least the true one.
-func TestAJumpIsSeenAndNotUnderrated(t *testing.T) {
+// TestJumpIsDetectedInFull: a jump larger than the uncertainty of two readings is detected, and the
+// reported size is at least the true one.
+func TestJumpIsDetectedInFull(t *testing.T) {
 	t.Parallel()
 	for _, ahead := range []time.Duration{200 * time.Millisecond, 3 * time.Second, time.Hour} {
 		for _, pause := range []time.Duration{0, time.Second, 10 * time.Second} {
@@ -68,8 +68,8 @@ func TestAJumpIsSeenAndNotUnderrated(t *testing.T) {
 	}
 }
 
-// TestASlowAnswerSpoilsNothing: the bounds of a quick reading before it stay.
-func TestASlowAnswerSpoilsNothing(t *testing.T) {
+// TestSlowAnswerKeepsTheBounds of a quick reading before it.
+func TestSlowAnswerKeepsTheBounds(t *testing.T) {
 	t.Parallel()
 	l := lab{}
 	l.read(time.Millisecond, time.Millisecond)
@@ -79,9 +79,8 @@ func TestASlowAnswerSpoilsNothing(t *testing.T) {
 	assert.Positive(t, l.read(time.Millisecond, time.Millisecond))
 }
 
-// TestASlowAnswerIsOfAnyMomentInBetween: a clock that drifts is not where it was when the
-// answer was made.
-func TestASlowAnswerIsOfAnyMomentInBetween(t *testing.T) {
+// TestSlowAnswerMayBeFromAnyMoment: a drifting clock has moved since it was read.
+func TestSlowAnswerMayBeFromAnyMoment(t *testing.T) {
 	t.Parallel()
 	const rate = 1.0099
 	l := lab{}

@@ -12,8 +12,7 @@ import (
 	"github.com/redquorum/redquorum/internal/protocol"
 )
 
-// TestTallyTranscripts spells votes as letters: g granted, r refused, f failed,
-// u unknown.
+// TestTallyTranscripts writes votes as letters: g granted, r refused, f failed, u unknown.
 func TestTallyTranscripts(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -29,13 +28,13 @@ func TestTallyTranscripts(t *testing.T) {
 		{1, "u", Lost, true, false},
 		{2, "g", Pending, false, false},
 		{2, "gg", Won, false, false},
-		{2, "r", Lost, false, true}, // half is not more than half: a split decides at once
+		{2, "r", Lost, false, true}, // half is not a majority: a split decides at once
 		{2, "gr", Lost, false, true},
 		{2, "gf", Lost, true, false},
 		{3, "gr", Pending, false, false},
 		{3, "grg", Won, false, false},
 		{3, "rr", Lost, false, true},
-		{3, "rf", Lost, false, false}, // neither alone is to blame
+		{3, "rf", Lost, false, false}, // neither alone is the reason
 		{3, "ff", Lost, true, false},
 		{4, "gg", Pending, false, false},
 		{4, "ggg", Won, false, false},
@@ -61,7 +60,7 @@ func TestTallyTranscripts(t *testing.T) {
 	}
 }
 
-// naive decides by trying out every way in which the rest could reply.
+// naive decides by trying all possible remaining replies.
 func naive(n int, replies []protocol.Outcome) Verdict {
 	majority := func(granted int) bool { return 2*granted > n }
 	granted := 0
@@ -83,9 +82,8 @@ func naive(n int, replies []protocol.Outcome) Verdict {
 	return Pending
 }
 
-// TestTallyAgreesWithANaiveOne after every reply of random votes, and a
-// Verdict once given stands.
-func TestTallyAgreesWithANaiveOne(t *testing.T) {
+// TestTallyAgreesWithANaiveTally after every reply of random votes, and a Verdict never changes.
+func TestTallyAgreesWithANaiveTally(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 0))
 	for range 20_000 {
@@ -107,7 +105,7 @@ func TestTallyAgreesWithANaiveOne(t *testing.T) {
 	}
 }
 
-// TestAnyTwoQuorumsIntersect is all that exclusion rests on.
+// TestAnyTwoQuorumsIntersect, which is the basis of mutual exclusion.
 func TestAnyTwoQuorumsIntersect(t *testing.T) {
 	t.Parallel()
 	for n := 1; n <= 9; n++ {

@@ -18,30 +18,31 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Servers that do not break make the demo fail, because it has checked what it shows.
-func TestDemoFailsWhenSomethingDidNotHappen(t *testing.T) {
+// If servers do not break, the demo fails, because it checks every event that it shows.
+func TestDemoFailsWhenAnEventIsMissing(t *testing.T) {
 	f, err := fleet.Start(t.Context(), fleet.Embedded, fleet.Options{Nodes: 3})
 	require.NoError(t, err)
 	defer f.Close()
 	var out bytes.Buffer
 	err = Run(t.Context(), &stubborn{f}, NewNarrator(&out))
-	assert.ErrorContains(t, err, "for want of a quorum")
+	assert.ErrorContains(t, err, "for lack of a quorum")
 }
 
-// A stubborn fleet does not break.
+// A stubborn fleet does not break its servers.
 type stubborn struct{ fleet.Fleet }
 
 func (stubborn) Kill(context.Context, int) error { return nil }
 
-// TestASceneFitsATerminal of 80 columns and 24 lines, and has the nodes by name and in order. On a
-// machine that is too busy for the demo it looks at the scenes that were played.
-func TestASceneFitsATerminal(t *testing.T) {
+// TestSceneFitsATerminal: the terminal has 80 columns and 24 lines. The scene lists the nodes by
+// name and in order. If the machine is too busy for the demo, the test checks the scenes that were
+// played.
+func TestSceneFitsATerminal(t *testing.T) {
 	f, err := fleet.Start(t.Context(), fleet.Embedded, fleet.Options{Nodes: 5})
 	require.NoError(t, err)
 	defer f.Close()
 	var out bytes.Buffer
 	err = Run(t.Context(), f, NewNarrator(&out))
-	scenes := strings.Split(strings.TrimSpace(out.String()), "\n\n") // with the nodes and the end
+	scenes := strings.Split(strings.TrimSpace(out.String()), "\n\n") // including the nodes and the end
 	if err == nil {
 		require.Len(t, scenes, 9)
 	} else {
@@ -69,8 +70,8 @@ func TestASceneFitsATerminal(t *testing.T) {
 	assert.LessOrEqual(t, 2, votes, "the list of nodes, and the first scene")
 }
 
-// TestAPersonHasTimeToReadAScene, and can interrupt it.
-func TestAPersonHasTimeToReadAScene(t *testing.T) {
+// TestPersonHasTimeToReadAScene: the person can also interrupt it.
+func TestPersonHasTimeToReadAScene(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := NewNarrator(io.Discard)
 		n.begin("a scene")

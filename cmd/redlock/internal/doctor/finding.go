@@ -2,7 +2,7 @@ package doctor
 
 import "fmt"
 
-// Severity says how bad a Finding is.
+// Severity is the severity of a Finding.
 type Severity int
 
 // The severities.
@@ -17,10 +17,10 @@ var severities = [...]string{OK: "ok", Note: "note", Warning: "warning", Fatal: 
 
 func (s Severity) String() string { return severities[s] }
 
-// MarshalText makes it a word in JSON.
+// MarshalText returns the word of the severity, for JSON.
 func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reads that word.
+// UnmarshalText parses the word of a severity.
 func (s *Severity) UnmarshalText(text []byte) error {
 	for i, name := range severities {
 		if name == string(text) {
@@ -31,19 +31,19 @@ func (s *Severity) UnmarshalText(text []byte) error {
 	return fmt.Errorf("doctor: unknown severity %q", text)
 }
 
-// A Finding is one thing that was looked at.
+// A Finding is the result of one check.
 type Finding struct {
 	Severity Severity `json:"severity"`
-	Check    string   `json:"check"`           // stable: a word for scripts
-	Found    string   `json:"found"`           // what is so
-	Means    string   `json:"means,omitempty"` // for the safety or use of locks; empty if all is well
-	Do       string   `json:"do,omitempty"`    // what to do about it
+	Check    string   `json:"check"`           // stable word for scripts
+	Found    string   `json:"found"`           // the fact
+	Means    string   `json:"means,omitempty"` // consequence for the safety or use of locks; empty for OK
+	Do       string   `json:"do,omitempty"`    // advice
 }
 
-// The checks, as Finding.Check has them.
+// The checks, which are the values of Finding.Check.
 const (
-	checkReach       = "reachable"
-	checkLatency     = "latency"
+	CheckReachable   = "reachable"
+	CheckLatency     = "latency"
 	checkVersion     = "version"
 	checkMode        = "mode"
 	checkRole        = "role"
@@ -53,7 +53,7 @@ const (
 	checkEviction    = "eviction"
 	checkMemory      = "memory"
 	checkClock       = "clock"
-	checkQuarantine  = "quarantine"
+	CheckQuarantine  = "quarantine"
 	checkEpoch       = "epoch"
 	checkRights      = "rights"
 	checkHints       = "hints"
@@ -61,3 +61,19 @@ const (
 	checkNodes       = "nodes"
 	checkSame        = "same_server"
 )
+
+func worst(findings []Finding) (w Severity) {
+	for _, f := range findings {
+		w = max(w, f.Severity)
+	}
+	return w
+}
+
+func has(findings []Finding, check string) bool {
+	for _, f := range findings {
+		if f.Check == check {
+			return true
+		}
+	}
+	return false
+}

@@ -17,15 +17,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A fake is a server whose every answer the test chooses: by the longest beginning
-// of the command that is among them. An error is the server's own if it is a
-// redis.Error, and else the connection's.
+// A fake is a server whose answers the test chooses. The answer to a command is the one with the
+// longest key that the command begins with. An error is the server's own if it is a redis.Error,
+// and otherwise the connection's.
 type fake struct {
 	answers map[string]any
-	clock   time.Duration // ahead of ours, when it began
-	rate    float64       // at which it gains on ours
+	clock   time.Duration // initial lead over our clock
+	rate    float64       // rate at which its clock gains on ours
 	began   time.Time
-	step    time.Duration // in which its clock goes, if not zero
+	step    time.Duration // step size of its clock; zero for a continuous clock
 
 	mu      sync.Mutex
 	sent    []string // all commands
@@ -34,7 +34,7 @@ type fake struct {
 	once    sync.Once
 }
 
-// healthy is Redis 7 as it should be, and has been for a while.
+// healthy returns a healthy Redis 7 server that has been running for a while.
 func healthy() *fake {
 	return &fake{closed: make(chan struct{}), began: time.Now(), answers: map[string]any{
 		"INFO server":                 "# Server\r\nredis_version:7.2.4\r\nredis_mode:standalone\r\nrun_id:aaaa\r\n",
@@ -54,7 +54,7 @@ func healthy() *fake {
 	}}
 }
 
-// recordOf is the record of one of three servers, an hour old, as change makes it.
+// recordOf returns the record of one of three servers, an hour old, after change.
 func recordOf(run string, change func(*record.Record)) string {
 	now := time.Duration(time.Now().UnixMilli()) * time.Millisecond
 	born := now - time.Hour
@@ -70,7 +70,7 @@ func recordOf(run string, change func(*record.Record)) string {
 
 func pair(name, value string) []any { return []any{[]byte(name), []byte(value)} }
 
-// but changes one answer. A nil answer is one that never comes.
+// but changes one answer. A nil answer never arrives.
 func (f *fake) but(command string, answer any) *fake {
 	f.answers[command] = answer
 	return f
@@ -120,7 +120,7 @@ func (f *fake) Receive() (any, error) {
 	return answer, nil
 }
 
-// absent is the answer about a key that is not there.
+// absent is the answer about a missing key.
 var absent = new(int)
 
 func (f *fake) Flush() error                   { return nil }
@@ -130,13 +130,18 @@ func (f *fake) Close() error                   { f.once.Do(func() { close(f.clos
 
 var usual = Settings{Timeout: 10 * time.Second, NodeTimeout: 10 * time.Second, MaxTTL: 10 * time.Second, Guard: true}
 
+// examine examines the servers of one set.
+func examine(ctx context.Context, servers []Server, s Settings) *Report {
+	return Examine(ctx, []Set{{Servers: servers}}, s)[0]
+}
+
 // three examines the fake together with two healthy servers.
 func three(t *testing.T, f *fake, s Settings) *Report {
 	t.Helper()
 	return with(t, f, healthy(), healthy(), s)
 }
 
-// with is three with other servers than healthy ones.
+// with is like three, with the given servers instead of healthy ones.
 func with(t *testing.T, f, second, third *fake, s Settings) *Report {
 	t.Helper()
 	for i, other := range []*fake{second, third} {
@@ -144,7 +149,7 @@ func with(t *testing.T, f, second, third *fake, s Settings) *Report {
 		other.but("INFO server", strings.Replace(other.answers["INFO server"].(string), "aaaa", run, 1))
 		other.but("GET redlock:epoch", []byte(recordOf(run+"/dddd", nil)))
 	}
-	r := Examine(t.Context(), []Server{f.server("first"), second.server("second"), third.server("third")}, s)
+	r := examine(t.Context(), []Server{f.server("first"), second.server("second"), third.server("third")}, s)
 	explained(t, r.Together)
 	for _, n := range r.Nodes {
 		explained(t, n.Findings)
@@ -152,7 +157,7 @@ func with(t *testing.T, f, second, third *fake, s Settings) *Report {
 	return r
 }
 
-// find returns a finding of a check, the worst.
+// find returns the worst finding of a check.
 func find(findings []Finding, check string) (worst Finding) {
 	for _, f := range findings {
 		if f.Check == check && (worst.Check == "" || f.Severity > worst.Severity) {

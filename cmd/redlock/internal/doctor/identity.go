@@ -6,62 +6,57 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gomodule/redigo/redis"
-	"github.com/redquorum/redquorum/internal/keys"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/inspect"
 	"github.com/redquorum/redquorum/internal/record"
 )
 
-// identity finds out what kind of server it is.
+// identity judges the kind of the server.
 func (v *visit) identity() {
-	info, role := v.answers["INFO server"], v.answers["ROLE"]
-	if info.unknown() && role.unknown() && v.answers["CLIENT ID"].unknown() && v.answers["SCRIPT EXISTS 0"].unknown() {
+	info, role := v.Answer("INFO server"), v.Answer("ROLE")
+	if info.IsUnknown() && role.IsUnknown() && v.Answer("CLIENT ID").IsUnknown() && v.Answer("SCRIPT EXISTS 0").IsUnknown() {
 		v.unfit = true
 		v.add(Finding{Fatal, checkMode, "it is a proxy, such as Envoy, that blocks INFO, ROLE, CLIENT and SCRIPT",
-			"the servers behind it are unknown, and it has no vote", "use the address of a server itself"})
+			"the proxy hides its servers, so it has no vote", "use the address of the server itself"})
 		return
 	}
-	fields := info.fields()
+	fields := info.Fields()
 	v.version(fields)
 	// The names are Redis', Valkey's and Redict's.
 	switch mode := cmp.Or(fields["redis_mode"], fields["server_mode"], fields["redict_mode"]); {
 	case mode == "cluster":
 		v.cluster()
-	case mode == "sentinel", role.role() == "sentinel":
+	case mode == "sentinel", v.Who.Role == "sentinel":
 		v.unfit = true
-		v.add(Finding{Fatal, checkMode, "it is a Sentinel, which keeps no keys", "it cannot vote", "use the servers that it watches: redis://a?standby=b"})
+		v.add(Finding{Fatal, checkMode, "it is a Sentinel, which keeps no keys", "it cannot vote", "use the servers that it monitors: redis://a?standby=b"})
 		return
 	}
-	v.role(role)
-	switch data := v.info("replication")["master_replid"]; {
-	case v.runID != "":
-	case data != "" && info.err == "":
-		v.runID = data
-		v.add(Finding{Note, checkRunID, "its INFO has no run_id", "its master_replid is used: a first replica or a backup counts as a restart, and costs the longest TTL", ""})
-	case info.err == "":
-		v.add(Finding{Warning, checkRunID, "its INFO has no run_id and no substitute", "a restart with an old state is not noticed, nor a duplicate server", "make the resource compare fencing tokens"})
+	v.role(role.List())
+	switch {
+	case v.Who.UsesReplID():
+		v.add(Finding{Note, checkRunID, "its INFO has no run_id", "its master_replid identifies it: a first replica or a backup counts as a restart, and costs its vote for the longest TTL", ""})
+	case v.Who.RunID != "":
+	case info.Err == "":
+		v.add(Finding{Warning, checkRunID, "its INFO has no run_id and no substitute", "neither a restart with old data nor a duplicate server is detected", "make the resource compare fencing tokens"})
 	default:
-		v.add(Finding{Warning, checkRunID, "it hides its run_id", "a restart with an old state is not noticed, nor a duplicate server", "permit INFO"})
+		v.add(Finding{Warning, checkRunID, "it hides its run_id", "neither a restart with old data nor a duplicate server is detected", "permit INFO"})
 	}
 }
 
 // cluster finds out whether a server in cluster mode has all keys.
 func (v *visit) cluster() {
-	q := v.answers["CLUSTER INFO"]
-	if q.err != "" {
-		v.add(Finding{Warning, checkMode, fmt.Sprintf("it is in cluster mode, and hides its cluster (%s)", q.err), "with several shards it has no vote on most names", "permit CLUSTER INFO"})
-	} else if why := keys.Missing(q.text()); why != "" {
-		v.inCluster(fmt.Sprintf("it is part of a Redis Cluster (%s)", why))
-	} else if others, err := strconv.Atoi(q.fields()["cluster_known_nodes"]); err == nil && others-1 > v.connectedReplicas() {
-		v.add(Finding{Warning, checkMode, fmt.Sprintf("its cluster knows %d other servers, of which %d are its connected replicas", others-1, v.connectedReplicas()),
-			"a slot that moves to another primary and returns has lost its locks, which costs a quarantine of the longest TTL",
+	q := v.Answer("CLUSTER INFO")
+	others, err := strconv.Atoi(q.Fields()["cluster_known_nodes"])
+	replicas, _ := strconv.Atoi(v.Info("replication")["connected_slaves"])
+	switch {
+	case q.Err != "":
+		v.add(Finding{Warning, checkMode, fmt.Sprintf("it is in cluster mode, and hides its cluster (%s)", q.Err), "if the cluster has several shards, it has no vote on most names", "permit CLUSTER INFO"})
+	case v.Who.Missing != "":
+		v.inCluster(fmt.Sprintf("it is part of a Redis Cluster (%s)", v.Who.Missing))
+	case err == nil && others-1 > replicas:
+		v.add(Finding{Warning, checkMode, fmt.Sprintf("its cluster has %d other servers, but only %d of them are its connected replicas", others-1, replicas),
+			"if a slot moves to another primary and back, its locks are lost, and the server is in quarantine for the longest TTL",
 			"remove other primaries with CLUSTER FORGET"})
 	}
-}
-
-// connectedReplicas returns the number of connected replicas.
-func (v *visit) connectedReplicas() int {
-	n, _ := strconv.Atoi(v.info("replication")["connected_slaves"])
-	return n
 }
 
 func (v *visit) inCluster(found string) {
@@ -71,16 +66,16 @@ func (v *visit) inCluster(found string) {
 
 // redirected reports whether the answer is a redirect, or another error, of a node of a Redis
 // Cluster.
-func (q *question) redirected() bool {
+func redirected(q *inspect.Command) bool {
 	for _, code := range []string{"MOVED ", "ASK ", "TRYAGAIN ", "CROSSSLOT ", "CLUSTERDOWN "} {
-		if strings.HasPrefix(string(q.err), code) {
+		if strings.HasPrefix(string(q.Err), code) {
 			return true
 		}
 	}
 	return false
 }
 
-// version checks that the server has what locks need: SET with NX and PX since 2.6.12, scripts
+// version checks that the server has the commands of locks: SET with NX and PX since 2.6.12, scripts
 // that read the clock and then write since 5.0, CLIENT TRACKING and KEEPTTL
 // since 6.0.
 func (v *visit) version(fields map[string]string) {
@@ -94,13 +89,13 @@ func (v *visit) version(fields map[string]string) {
 	v.noChannels = ok && n < 6_002_000
 	switch {
 	case !ok:
-		v.add(Finding{Note, checkVersion, "it hides its version", "whether it supports locks is unknown until one is taken", "permit INFO"})
+		v.add(Finding{Note, checkVersion, "it hides its version", "clients find out whether it supports locks when they take one", "permit INFO"})
 	case n < 2_006_012:
-		v.add(Finding{Fatal, checkVersion, "it is " + called, "there is no SET with NX and PX before 2.6.12: it cannot vote", update})
+		v.add(Finding{Fatal, checkVersion, "it is " + called, "it cannot vote, because SET has no NX and PX before 2.6.12", update})
 	case n < 5_000_000:
-		v.add(Finding{Fatal, checkVersion, "it is " + called, "its scripts cannot both read the clock and write: no memory guard and no fencing tokens before 5.0", update})
+		v.add(Finding{Fatal, checkVersion, "it is " + called, "before 5.0 a script cannot both read the clock and write, so there are no memory guard and no fencing tokens", update})
 	case n < 6_000_000:
-		v.add(Finding{Warning, checkVersion, "it is " + called, "there are no hints when a lock is free, and no fencing tokens, before 6.0", update})
+		v.add(Finding{Warning, checkVersion, "it is " + called, "before 6.0 there are no fencing tokens, and no hints when a lock is free", update})
 	default:
 		v.fine(checkVersion, "it is %s", called)
 	}
@@ -122,42 +117,26 @@ func parseVersion(text string) (number int, ok bool) {
 	return number, true
 }
 
-// role returns the first word of the answer to ROLE.
-func (q *question) role() (role string) {
-	if list, _ := redis.Values(q.value, nil); len(list) > 0 {
-		role, _ = redis.String(list[0], nil)
-	}
-	return role
-}
-
-func (v *visit) role(q *question) {
-	list, _ := redis.Values(q.value, nil)
-	role := q.role()
-	switch {
+// role judges the answer to ROLE.
+func (v *visit) role(answer []any) {
+	switch role := v.Who.Role; {
 	case role == "":
-		v.add(Finding{Warning, checkRole, "it hides its role", "a replica would not be noticed", "permit ROLE"})
+		v.add(Finding{Warning, checkRole, "it hides its role", "clients would not detect that it is a replica", "permit ROLE"})
 	case record.MayVote(role):
 		replicas := 0
-		if len(list) > 2 {
-			each, _ := redis.Values(list[2], nil)
+		if len(answer) > 2 {
+			each, _ := answer[2].([]any)
 			replicas = len(each)
 		}
 		if replicas > 0 && len(v.server.Members) == 0 {
 			v.add(Finding{Note, checkRole, fmt.Sprintf("it is a primary with %d replica(s)", replicas),
-				"a replica that takes over lacks the last locks; its other run_id keeps it from voting for the longest TTL", ""})
-
+				"a promoted replica may lack the latest locks; because its run_id differs, it has no vote for the longest TTL", ""})
 			return
 		}
 		v.fine(checkRole, "it is a primary with %d replicas", replicas)
 	case role == "slave":
-		primary := "another"
-		if len(list) > 2 {
-			host, _ := redis.String(list[1], nil)
-			port, _ := redis.Int(list[2], nil)
-			primary = fmt.Sprintf("%s:%d", host, port)
-		}
-		v.add(Finding{Fatal, checkRole, "it is a replica of " + primary, "it must not vote: its primary grants what it has granted, and overwrites it", "use the primary, or run REPLICAOF NO ONE to make it one"})
+		v.add(Finding{Fatal, checkRole, "it is a replica of " + cmp.Or(v.Who.Of, "another"), "it must not vote, because its primary can grant the same locks, and overwrites its data", "use the primary, or make this server a primary (REPLICAOF NO ONE)"})
 	default:
-		v.add(Finding{Fatal, checkRole, "its role is " + role, "it must not vote: only a primary keeps locks of its own", "use a primary"})
+		v.add(Finding{Fatal, checkRole, "its role is " + role, "it must not vote, because only a primary keeps locks of its own", "use a primary"})
 	}
 }

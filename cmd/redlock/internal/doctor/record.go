@@ -6,11 +6,18 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/redquorum/redquorum/cmd/redlock/internal/inspect"
 	"github.com/redquorum/redquorum/internal/record"
 )
 
-// anew is the advice for a record that no client can use.
-const anew = "stop all clients and run redlock reset"
+// tokenSlack is the maximum distance of a fencing token from a server's clock: TokenSlack of
+// redlock/internal/guard.
+const tokenSlack = 2 * time.Second
+
+// resetAdvice is the advice for a record that no client can use.
+const resetAdvice = "stop all clients and run redlock reset"
 
 // guard looks at the memory guard's record (package internal/record). Without the guard the clients
 // do not read it.
@@ -19,36 +26,36 @@ func (v *visit) guard() {
 		return
 	}
 	key := v.epochKey()
-	text, life := v.answers["GET "+key], v.answers["PTTL "+key]
-	if strings.HasPrefix(string(text.err), "WRONGTYPE") {
-		v.add(Finding{Fatal, checkEpoch, fmt.Sprintf("its key %q is not a string, so it has no epoch record", key), "without one the server has no vote", anew})
+	text, life := v.Answer("GET "+key), v.Answer("PTTL "+key)
+	if strings.HasPrefix(string(text.Err), "WRONGTYPE") {
+		v.add(Finding{Fatal, checkEpoch, fmt.Sprintf("its key %q is not a string, so it has no epoch record", key), "without an epoch record the server has no vote", resetAdvice})
 		return
 	}
-	for _, q := range []*question{text, life} {
-		if q.redirected() { // identity did not notice, because INFO is not permitted
-			v.inCluster(fmt.Sprintf("it is part of a Redis Cluster (%s)", q.err))
+	for _, q := range []*inspect.Command{text, life} {
+		if redirected(q) { // identity did not notice, because INFO is not permitted
+			v.inCluster(fmt.Sprintf("it is part of a Redis Cluster (%s)", q.Err))
 			return
 		}
-		if q.err != "" {
-			v.add(Finding{Fatal, checkEpoch, fmt.Sprintf("its epoch record cannot be read (%s)", q.err), "without it the server has no vote", "permit GET and PTTL on " + key})
+		if q.Err != "" {
+			v.add(Finding{Fatal, checkEpoch, fmt.Sprintf("its epoch record cannot be read (%s)", q.Err), "without its epoch record the server has no vote", "permit GET and PTTL on " + key})
 			return
 		}
 	}
 	v.recordRead = true
-	if text.value == nil {
+	if text.Value == nil {
 		return
 	}
-	r, err := record.Parse(text.text())
+	r, err := record.Parse(text.Text())
 	if err != nil {
-		v.unreadable(text.text(), err)
+		v.unreadable(text.Text(), err)
 		return
 	}
 	v.record = r
 	v.recorded(r)
 }
 
-// now returns the time by the server's clock as a duration, as in records. A server that does not
-// answer TIME is taken to agree with our clock.
+// now returns the time of the server's clock as a duration, as in records. If the server does not
+// answer TIME, now assumes that its clock agrees with ours.
 func (v *visit) now() time.Duration {
 	at := time.Now()
 	if v.timing != nil {
@@ -59,14 +66,14 @@ func (v *visit) now() time.Duration {
 
 // unreadable reports a record that this version cannot read.
 func (v *visit) unreadable(text string, err error) {
-	found, do := fmt.Sprintf("its epoch record %v: %.100q", err, text), anew
+	found, do := fmt.Sprintf("its epoch record %v: %.100q", err, text), resetAdvice
 	if errors.Is(err, record.ErrVersion) {
-		do = "use the version of the other clients, or " + anew
+		do = "use the version of the other clients, or " + resetAdvice
 	}
-	v.add(Finding{Fatal, checkEpoch, found, "clients of this version give it no vote", do})
+	v.add(Finding{Fatal, checkEpoch, found, "clients of this version do not count its vote", do})
 }
 
-// recorded checks a record that can be read.
+// recorded checks a readable record.
 func (v *visit) recorded(r *record.Record) {
 	before, clock := len(v.findings), v.now()
 	valid := v.valid(r)
@@ -76,52 +83,46 @@ func (v *visit) recorded(r *record.Record) {
 		v.quarantine(r, clock)
 	}
 	if !has(v.findings[before:], checkEpoch) {
-		v.fine(checkEpoch, "its clients lock by %d nodes", r.Nodes)
+		v.fine(checkEpoch, "its clients use %d nodes", r.Nodes)
 	}
 }
 
-// valid reports whether the record is of what this process and data set remember, as far as the
-// server tells its identity.
+// valid reports whether the record belongs to this process and data set. Parts of its identity that
+// the server hides are not compared.
 func (v *visit) valid(r *record.Record) bool {
-	const until = "from the next client on it has no vote until all locks that it may have forgotten have expired"
+	const until = "the next lock request starts a quarantine, without a vote, until all locks that it may have forgotten have expired"
 	run, _, _ := strings.Cut(r.Run, "/")
-	told := v.info("replication")
-	dataSet := record.DataSet(told["master_replid"], told["second_repl_offset"],
-		v.info("stats")["total_net_repl_input_bytes"], v.answers["GET "+record.PrimaryKey].text())
-	if dataSet != "" {
-		dataSet = record.InCluster(dataSet, v.answers["CLUSTER INFO"].fields()["cluster_my_epoch"])
-	}
-	isKnown := r.Run != record.Unknown && v.runID != ""
-	left, _ := number(v.answers["PTTL "+v.epochKey()].value)
+	isKnown := r.Run != record.Unknown && v.Who.RunID != ""
+	left, _ := redis.Int64(v.Answer("PTTL " + v.epochKey()).Answer())
 	switch {
 	case r.Groups != v.groups:
-		v.add(Finding{Fatal, checkEpoch, "its clients name other groups or servers",
-			"they may hold locks that clients with these servers do not see, so these clients get no vote from it",
-			"use the same groups, or none, and the same addresses in all clients; or " + anew})
+		v.add(Finding{Fatal, checkEpoch, "its clients use other groups or servers",
+			"its clients may hold locks that clients of this list do not see, so it has no vote for this list",
+			"use the same groups (or none) and the same addresses in all clients, or " + resetAdvice})
 	case r.Nodes != v.nodes:
-		v.add(Finding{Fatal, checkEpoch, fmt.Sprintf("its clients lock by %d nodes, and here are %d", r.Nodes, v.nodes),
-			"two such quorums need not overlap, so clients with these nodes get no vote from it",
-			"use the same nodes in all clients, or " + anew})
-	case isKnown && run != v.runID:
-		v.add(Finding{Warning, checkEpoch, "it has been restarted since its epoch record was written", until, ""})
+		v.add(Finding{Fatal, checkEpoch, fmt.Sprintf("its clients use %d nodes, but this list has %d", r.Nodes, v.nodes),
+			"the two quorums may not overlap, so it has no vote for this list",
+			"use the same nodes in all clients, or " + resetAdvice})
+	case isKnown && run != v.Who.RunID:
+		v.add(Finding{Warning, checkEpoch, "it was restarted after its epoch record was written", until, ""})
 		return false
-	case isKnown && dataSet != "" && !r.IsOf(v.runID+"/"+dataSet):
-		v.add(Finding{Warning, checkEpoch, "its data set was replaced since its epoch record was written",
-			"there was a failover and one back, or a slot of its cluster moved to it; or its first replica or a backup (redis-cli --rdb) was attached, or all replicas were gone for repl-backlog-ttl, which looks like a failover: " + until, ""})
+	case isKnown && v.Who.Replication.ID != "" && !r.IsOf(v.Who.Identity()):
+		v.add(Finding{Warning, checkEpoch, "its data set was replaced after its epoch record was written",
+			"it failed over and back, or a slot of its cluster moved to it; a first replica, a backup (redis-cli --rdb) or repl-backlog-ttl without replicas looks the same: " + until, ""})
 
 		return false
 	case left < 0:
-		v.add(Finding{Warning, checkEpoch, "the TTL was taken from its epoch record", until, ""})
+		v.add(Finding{Warning, checkEpoch, "the TTL of its epoch record was removed", until, ""})
 		return false
 	}
 	return true
 }
 
-// longestTTL is the longest that a client accepts for a lock.
+// longestTTL is the longest TTL that a client accepts.
 const longestTTL = 365 * 24 * time.Hour
 
-// longTTLs checks the TTLs on record. Other servers wait for the longest of them when they have
-// forgotten.
+// longTTLs checks the TTLs on record. Another server that has forgotten its locks waits for the
+// longest of them.
 func (v *visit) longTTLs(r *record.Record, clock time.Duration) {
 	long := record.Step{TTL: v.settings.MaxTTL}
 	most := r.Forgot
@@ -133,18 +134,19 @@ func (v *visit) longTTLs(r *record.Record, clock time.Duration) {
 	}
 	switch {
 	case most > longestTTL:
-		v.add(Finding{Warning, checkEpoch, fmt.Sprintf("its epoch record has locks with a TTL of %v", most),
-			"no client takes such locks, so the record is damaged or hostile; where a majority of servers has forgotten, clients believe one such record up to ten times their TTL, and several as they are", anew})
+		v.add(Finding{Warning, checkEpoch, fmt.Sprintf("its epoch record names a TTL of %v", most),
+			"no client accepts such a TTL, so the record is damaged or hostile; if a majority of servers has lost its data, clients trust one such record up to ten times their own TTL, and several such records in full", resetAdvice})
 	case r.Born > clock+tokenSlack:
-		v.add(Finding{Warning, checkEpoch, fmt.Sprintf("its epoch record begins in %v", Short(r.Born-clock)),
-			"its clock was set back, or the record is damaged: it has no vote for fenced locks until then, and locks that it holds last longer", "set its clock; if it is right, " + anew})
+		v.add(Finding{Warning, checkEpoch, fmt.Sprintf("its epoch record begins %v in the future", Short(r.Born-clock)),
+			"its clock was set back, or the record is damaged: until then it has no vote for fenced locks, and its locks last longer", "correct its clock; if the clock is right, " + resetAdvice})
 	case long.TTL > v.settings.MaxTTL:
-		v.add(Finding{Note, checkEpoch, fmt.Sprintf("locks with a TTL of %v are on record, longer than ours of %v", long.TTL, v.settings.MaxTTL),
-			fmt.Sprintf("servers that forget have no vote for that long, until this fades in %v, if no client takes such a lock again", Short(long.Until()-clock)), ""})
+		v.add(Finding{Note, checkEpoch, fmt.Sprintf("its epoch record has locks with a TTL of %v, longer than our --max-ttl of %v", long.TTL, v.settings.MaxTTL),
+			fmt.Sprintf("a server that forgets has no vote for that long; the entry expires in %v unless a client takes such a lock again", Short(long.Until()-clock)), ""})
 	}
 }
 
-// shortest returns the shortest TTL of locks that clients take: to such a client the server votes first.
+// shortest returns the shortest TTL of current locks. For clients with this TTL, the quarantine
+// ends first.
 func (v *visit) shortest(r *record.Record, clock time.Duration) time.Duration {
 	ttl := v.settings.MaxTTL
 	for _, s := range r.Steps {
@@ -155,27 +157,27 @@ func (v *visit) shortest(r *record.Record, clock time.Duration) time.Duration {
 	return ttl
 }
 
-// quarantine reports whether the server has a vote, or when it will.
+// quarantine reports whether the server is in quarantine, and for how long.
 func (v *visit) quarantine(r *record.Record, clock time.Duration) {
-	const why = "it is new, or was restarted or flushed, and may have forgotten locks: it has no vote until then"
+	const why = "it is new, was restarted or was flushed, and may have forgotten locks: until then it has no vote"
 	left := r.Quarantine(clock, v.settings.MaxTTL)
 	switch {
 	case left > 0:
-		basis := "these can have a TTL of " + max(r.Forgot, v.settings.MaxTTL).String() + ", because the records of the other servers show no shorter one"
+		basis := "forgotten locks can have a TTL of " + max(r.Forgot, v.settings.MaxTTL).String() + ", because the records of the other servers show no shorter limit"
 		if shorter := v.shortest(r, clock); r.Quarantine(clock, shorter) == 0 {
-			basis += fmt.Sprintf("; clients that know of no TTL above %v have it already", shorter)
+			basis += fmt.Sprintf("; clients that have seen no TTL above %v already count its vote", shorter)
 		}
 		if r.Basis == record.Proof {
-			basis = "these can have a TTL of " + r.Forgot.String() + ", by the records of the other servers"
+			basis = "forgotten locks can have a TTL of " + r.Forgot.String() + ", according to the records of the other servers"
 		}
-		v.add(Finding{Warning, checkQuarantine, fmt.Sprintf("it is in quarantine for another %v", Short(left)), why + "; " + basis,
-			"wait; or, if no client holds a lock that it may have forgotten, " + anew})
+		v.add(Finding{Warning, CheckQuarantine, fmt.Sprintf("it is in quarantine for another %v", Short(left)), why + "; " + basis,
+			"wait, or if no client can hold a forgotten lock, " + resetAdvice})
 
 		v.quarantined = r.Quarantine(clock, v.shortest(r, clock)) > 0
 	case r.Basis == record.Open:
-		v.add(Finding{Note, checkQuarantine, "its quarantine is over, but not all other servers have been asked what it may have forgotten",
-			fmt.Sprintf("each new client waits once for %v before it counts the vote, unless the others answer", v.settings.MaxTTL), ""})
+		v.add(Finding{Note, CheckQuarantine, "its quarantine has ended, but some other servers were not asked about forgotten locks",
+			fmt.Sprintf("each new client waits once for %v before it counts the vote, unless the other servers answer", v.settings.MaxTTL), ""})
 	default:
-		v.fine(checkQuarantine, "it is not in quarantine")
+		v.fine(CheckQuarantine, "it is not in quarantine")
 	}
 }

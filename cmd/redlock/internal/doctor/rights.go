@@ -4,20 +4,21 @@ import (
 	"math"
 	"strings"
 
+	"github.com/redquorum/redquorum/cmd/redlock/internal/inspect"
 	"github.com/redquorum/redquorum/internal/keys"
 )
 
 // A right is a command that package pool uses, with arguments that make it do nothing: keys that do
 // not exist, or an invalid argument. (A server checks the number of arguments, then the ACL, then
-// the arguments.) The keys begin as the library's own do, because the names of locks are not known
-// here.
+// the arguments.) The keys have the prefixes of the library's keys, because doctor does not know the
+// names of locks.
 type right struct {
 	words []any
-	grant string // as an ACL has it
+	grant string // in the notation of ACLs
 	newer bool   // a server that does not know the command needs no right to it
 }
 
-// A purpose is what some rights are for.
+// A purpose is a group of rights, with the consequence of a missing right.
 type purpose struct {
 	severity Severity
 	check    string
@@ -25,7 +26,7 @@ type purpose struct {
 	means    string
 }
 
-// purposes returns all rights, those that matter most first.
+// purposes returns all rights, the most important first.
 func purposes(prefix string) []purpose {
 	lock := prefix + keys.Probe
 	queue, readers := keys.Queue.Of(lock), keys.Readers.Of(lock)
@@ -42,14 +43,14 @@ func purposes(prefix string) []purpose {
 		{Note, checkRights, []right{
 			{words: []any{"EVAL", "return 1", 0}, grant: "+eval"},
 			{words: []any{"SCRIPT", "LOAD", "("}, grant: "+script|load"},
-		}, "either replaces the other, at the cost of longer requests or of a failed one after SCRIPT FLUSH; without both it has no vote"},
+		}, "one of the two is enough, at the cost of longer requests, or of one failed request after SCRIPT FLUSH; without both it has no vote"},
 		{Warning, checkRights, []right{
 			{words: []any{"ROLE"}, grant: "+role"},
 			{words: []any{"INFO", "server"}, grant: "+info"},
 			{words: []any{"CLIENT", "ID"}, grant: "+client|id"},
 			// Before Redis 7.0 the ID 0 means all clients.
 			{words: []any{"CLIENT", "KILL", "ID", int64(math.MaxInt64)}, grant: "+client|kill"},
-		}, "replicas, restarts with old data, or requests in broken connections are not noticed"},
+		}, "replicas, restarts with old data, or requests in broken connections are not detected"},
 		{Note, checkRights, []right{
 			{words: []any{"ZADD", queue, "XX", 0, "none"}, grant: "+zadd"},
 			{words: []any{"ZREM", queue, "none"}, grant: "+zrem"},
@@ -64,47 +65,49 @@ func purposes(prefix string) []purpose {
 			{words: []any{"ZSCORE", readers, "none"}, grant: "+zscore"},
 			{words: []any{"ZREMRANGEBYSCORE", readers, 0, 0}, grant: "+zremrangebyscore"},
 			{words: []any{"EXISTS", readers}, grant: "+exists"},
-		}, "there are no fencing tokens and no readers (options Fenced and Shared), and neither renewals nor releases of many locks are merged"},
+		}, "there are no fencing tokens and no readers (options Fenced and Shared), and renewals and releases of many locks are not merged"},
 		{Note, checkRights, []right{
 			{words: []any{"MGET", lock}, grant: "+mget"},
-		}, "neither renewals nor releases of many locks are merged: each costs it a script, but for releases where it has DELEX or DELIFEQ"},
+		}, "renewals and releases of many locks are not merged: each runs a script, except releases on a server with DELEX or DELIFEQ"},
 		{Note, checkRights, []right{
 			{words: []any{"DELEX", lock, "IFEQ", ""}, grant: "+delex", newer: true},
 			{words: []any{"DELIFEQ", lock, ""}, grant: "+delifeq", newer: true},
-		}, "each release costs it a script, and a lock up to twice the work"},
+		}, "each release runs a script, so a lock can cost the server twice the work"},
 		{Note, checkHints, []right{
 			{words: []any{"CLIENT", "TRACKING", "OFF"}, grant: "+client|tracking"},
 			{words: []any{"CLIENT", "CACHING", "YES"}, grant: "+client|caching"},
-			// The last to be tried: the connection is good for nothing else then.
+			// SUBSCRIBE is tried last, because afterwards the connection is useless for other
+			// commands.
 			{words: []any{"SUBSCRIBE", "__redis__:invalidate"}, grant: "+subscribe &__redis__:invalidate"},
 		}, "it sends no hints when a lock is free or lost: waiters poll, and holders notice a loss at the next renewal"},
 	}
 }
 
-// rights asks the server's ACL what it permits (Redis 7: ACL DRYRUN), or else tries each command.
+// rights asks the server's ACL about each command (Redis 7: ACL DRYRUN). Without DRYRUN it tries
+// each command.
 func (v *visit) rights() error {
-	user, dry := v.answers["ACL WHOAMI"].text(), false
+	user, dry := v.Answer("ACL WHOAMI").Text(), false
 	if user != "" {
-		try := newQuestion("ACL", "DRYRUN", user, "TIME")
-		if err := v.ask(try); err != nil {
+		try := inspect.NewCommand("ACL", "DRYRUN", user, "TIME")
+		if err := inspect.Send(v.Conn, try); err != nil {
 			return err
 		}
-		dry = try.err == ""
+		dry = try.Err == ""
 	}
 	all := purposes(v.settings.Prefix)
-	asked := make([][]*question, len(all))
-	var flat []*question
+	asked := make([][]*inspect.Command, len(all))
+	var flat []*inspect.Command
 	for i, p := range all {
 		for _, r := range p.rights {
 			words := r.words
 			if dry {
 				words = append([]any{"ACL", "DRYRUN", user}, r.words...)
 			}
-			asked[i] = append(asked[i], newQuestion(words...))
+			asked[i] = append(asked[i], inspect.NewCommand(words...))
 		}
 		flat = append(flat, asked[i]...)
 	}
-	if err := v.ask(flat...); err != nil {
+	if err := inspect.Send(v.Conn, flat...); err != nil {
 		return err
 	}
 	for i, p := range all {
@@ -114,19 +117,19 @@ func (v *visit) rights() error {
 }
 
 // missing reports the rights that a purpose lacks.
-func (v *visit) missing(p purpose, asked []*question, dry bool, user string) {
+func (v *visit) missing(p purpose, asked []*inspect.Command, dry bool, user string) {
 	var missing []string
 	unknown := false
 	for i, q := range asked {
 		switch {
-		case q.forbidden(dry):
+		case forbidden(q, dry):
 			grant := p.rights[i].grant
 			if v.noChannels {
-				grant, _, _ = strings.Cut(grant, " &") // which its ACL would reject
+				grant, _, _ = strings.Cut(grant, " &") // the server's ACL would reject channels
 			}
 			missing = append(missing, grant)
-		case q.unknown() && p.rights[i].newer:
-		case q.unknown():
+		case q.IsUnknown() && p.rights[i].newer:
+		case q.IsUnknown():
 			missing = append(missing, p.rights[i].grant)
 			unknown = true
 		}
@@ -143,47 +146,41 @@ func (v *visit) missing(p purpose, asked []*question, dry bool, user string) {
 			do += ", on the keys redlock:* and " + ownKeys(v.settings.Prefix)
 		}
 		if unknown {
-			do = "use Redis 6 or later, or see which commands its configuration renames"
+			do = "use Redis 6 or later, or check its configuration for renamed commands"
 		}
 		found := "the " + user + " lacks " + list
 		if unknown {
-			found = "it does not know what is granted by " + list
+			found = "it does not know the commands of " + list
 		}
-		if len(missing) == 2 && missing[0] == "+eval" { // neither stands in for the other
+		if len(missing) == 2 && missing[0] == "+eval" { // neither can replace the other
 			p.severity = Fatal
 		}
 		v.add(Finding{p.severity, p.check, found, p.means, do})
 	}
 }
 
-// ownKeys tells which keys are the locks and, behind a prefix, the epoch record.
+// ownKeys describes the keys of the locks and, with a prefix, of the epoch record.
 func ownKeys(prefix string) string {
 	if prefix == "" {
-		return "those of the locks"
+		return "the keys of the locks"
 	}
 	return prefix + "*"
 }
 
-// forbidden reports whether the answer means that the command is not permitted.
-// DRYRUN says so in a reply that is no error.
-func (q *question) forbidden(dry bool) bool {
-	if dry && q.err == "" {
-		return q.text() != "OK"
+// forbidden reports whether the answer means that the command is not permitted. DRYRUN reports that
+// in a reply that is not an error.
+func forbidden(q *inspect.Command, dry bool) bool {
+	if dry && q.Err == "" {
+		return q.Text() != "OK"
 	}
-	return strings.HasPrefix(string(q.err), "NOPERM")
+	return strings.HasPrefix(string(q.Err), "NOPERM")
 }
 
-// unknown reports whether the server does not know the command.
-func (q *question) unknown() bool {
-	text := strings.ToLower(string(q.err))
-	return strings.Contains(text, "unknown") || strings.Contains(text, "not found") || strings.Contains(text, "unsupported command")
-}
-
-// transport reports what others on the network can read.
+// transport reports whether others on the network can read the requests.
 func (v *visit) transport() {
 	switch {
 	case v.server.Clear && v.server.Password:
-		v.add(Finding{Warning, checkTransport, "the password crosses the network in clear", "anyone on the network path can take and delete locks", "use a rediss:// URL (TLS)"})
+		v.add(Finding{Warning, checkTransport, "the password crosses the network in clear text", "anyone on the network path can take and delete locks", "use a rediss:// URL (TLS)"})
 	case v.server.Clear:
 		v.add(Finding{Note, checkTransport, "it requires neither TLS nor a password", "any client that reaches its port can take and delete locks", "keep other clients away, or use rediss:// and a password"})
 	default:

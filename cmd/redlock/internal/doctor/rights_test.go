@@ -16,17 +16,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
-	need "github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/testenv"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// start starts servers that the test's end ends.
+// start starts servers, and ends them with the test.
 func start(t *testing.T, opts fleet.Options) []string {
 	t.Helper()
-	need.Redis(t)
+	testenv.NeedRedis(t)
 	opts.Volatile = true
-	f := need.Servers(t, fleet.Process, opts)
+	f := testenv.Servers(t, fleet.Process, opts)
 	return f.URLs()
 }
 
@@ -40,7 +40,8 @@ func do(t *testing.T, url string, words ...any) any {
 	return v
 }
 
-// skipWithoutChannels skips the test on a server of version 6.0, which knows no ACL rules for channels.
+// skipWithoutChannels skips the test on a server of version 6.0, which has no ACL rules for
+// channels.
 func skipWithoutChannels(t *testing.T, url string) {
 	t.Helper()
 	if info := string(do(t, url, "INFO", "server").([]byte)); strings.Contains(info, "\nredis_version:6.0.") {
@@ -48,7 +49,7 @@ func skipWithoutChannels(t *testing.T, url string) {
 	}
 }
 
-// permitted is the URL of a user who may do that, and nothing else.
+// permitted returns the URL of a user with only the given rights.
 func permitted(t *testing.T, url string, grants ...string) string {
 	t.Helper()
 	words := []any{"ACL", "SETUSER", "locks", "reset", "on", ">hunter2", "~job*", "~redlock:*"}
@@ -61,7 +62,7 @@ func permitted(t *testing.T, url string, grants ...string) string {
 	return strings.Replace(url, "//", "//locks:hunter2@", 1)
 }
 
-// advised are the grants that the doctor knows, of commands that the server knows.
+// advised returns the doctor's grants for the commands that the server knows.
 func advised(t *testing.T, url string) (grants []string) {
 	t.Helper()
 	for _, p := range purposes("") {
@@ -74,18 +75,17 @@ func advised(t *testing.T, url string) (grants []string) {
 	return grants
 }
 
-// dryRuns: whether the user may ask what the user may do, which Redis before 7 does
-// not know.
+// dryRuns has the grants of a user with and without ACL DRYRUN, which Redis before 7 does not know.
 var dryRuns = map[string][]string{"asked": {"+acl|whoami", "+acl|dryrun"}, "tried": nil}
 
 func examineOne(t *testing.T, url string) NodeReport {
 	t.Helper()
 	s, err := Open(url)
 	require.NoError(t, err)
-	return Examine(t.Context(), []Server{s}, usual).Nodes[0]
+	return examine(t.Context(), []Server{s}, usual).Nodes[0]
 }
 
-func TestARightThatIsMissingIsNamed(t *testing.T) {
+func TestMissingRightIsNamed(t *testing.T) {
 	t.Parallel()
 	url := start(t, fleet.Options{Nodes: 1})[0]
 	skipWithoutChannels(t, url)
@@ -95,7 +95,7 @@ func TestARightThatIsMissingIsNamed(t *testing.T) {
 			for i, grant := range all {
 				n := examineOne(t, permitted(t, url, append(slices.Delete(slices.Clone(all), i, i+1), more...)...))
 				lacks := slices.DeleteFunc(slices.Clone(n.Findings), func(f Finding) bool { return f.Check != checkRights && f.Check != checkHints || f.Severity == OK })
-				if grant == "+client|id" { // is for two purposes
+				if grant == "+client|id" { // this right has two purposes
 					lacks = slices.DeleteFunc(lacks, func(f Finding) bool { return f.Check == checkHints })
 				}
 				require.Len(t, lacks, 1, grant)
@@ -120,7 +120,7 @@ func TestARightThatIsMissingIsNamed(t *testing.T) {
 	assert.Zero(t, do(t, url, "DBSIZE"), "nothing was changed")
 }
 
-// doubts collects what package pool does not like of its servers.
+// doubts collects the doubts of package pool about its servers.
 type doubts struct {
 	slog.Handler
 	mu   sync.Mutex
@@ -136,15 +136,15 @@ func (d *doubts) Handle(_ context.Context, r slog.Record) error {
 
 func (d *doubts) Enabled(context.Context, slog.Level) bool { return true }
 
-// TestTheAdviceIsEnough for all that locks do: what the doctor says is to be permitted
-// is what they need.
-func TestTheAdviceIsEnough(t *testing.T) {
+// TestAdvisedRightsAreSufficient: with the rights in the doctor's advice, all operations of locks
+// work.
+func TestAdvisedRightsAreSufficient(t *testing.T) {
 	t.Parallel()
 	theAdviceIsEnough(t, "", "~job*", "~redlock:*")
 }
 
-// TestTheKeysBehindAPrefixAreEnough: the patterns of docs/OPERATING.md.
-func TestTheKeysBehindAPrefixAreEnough(t *testing.T) {
+// TestKeyPatternsAreSufficient: docs/OPERATING.md lists the patterns.
+func TestKeyPatternsAreSufficient(t *testing.T) {
 	t.Parallel()
 	guide, err := os.ReadFile("../../../../docs/OPERATING.md")
 	require.NoError(t, err)
@@ -183,7 +183,7 @@ func theAdviceIsEnough(t *testing.T, prefix string, patterns ...string) {
 		lock, err := l.Acquire(ctx, name, opts...)
 		require.NoError(t, err, name)
 		waited := make(chan error)
-		go func() { // for a place in the queue, and hints
+		go func() { // takes a ticket in the queue, and gets hints
 			next, err := l.Acquire(ctx, name, opts...)
 			if err == nil {
 				err = next.Release(ctx)
@@ -203,14 +203,14 @@ func theAdviceIsEnough(t *testing.T, prefix string, patterns ...string) {
 	assert.Empty(t, log.text, "and nothing is done without")
 }
 
-// TestTheDocumentationAdvisesTheSame: the list in pool/doc.go is copied from code.
-func TestTheDocumentationAdvisesTheSame(t *testing.T) {
+// TestDocumentationListsTheAdvisedRights: the list in pool/doc.go is copied from code.
+func TestDocumentationListsTheAdvisedRights(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile("../../../../pool/doc.go")
 	require.NoError(t, err)
 	documented := regexp.MustCompile(`[+&][a-z_:|]*[a-z]`).FindAllString(string(source), -1)
 	want := []string{
-		"+select",         // where the URL names a database
+		"+select",         // needed if the URL names a database
 		"+client|setname", // for people
 		"+cluster|info",   // in cluster mode
 	}
@@ -226,7 +226,7 @@ func TestTheDocumentationAdvisesTheSame(t *testing.T) {
 	assert.Equal(t, want, documented)
 }
 
-func TestServersThatAreNoneAreTold(t *testing.T) {
+func TestUnusableServersAreReported(t *testing.T) {
 	t.Parallel()
 	for mode, says := range map[fleet.Mode]string{fleet.Sentinel: "it is a Sentinel", fleet.ClusterNode: "it is part of a Redis Cluster"} {
 		n := examineOne(t, start(t, fleet.Options{Nodes: 1, Mode: mode})[0])

@@ -12,12 +12,12 @@ import (
 	"github.com/redquorum/redquorum/internal/record"
 )
 
-// replica is a standby as it should be.
+// replica returns a healthy standby.
 func replica() *fake {
 	return healthy().but("INFO server", "run_id:bbbb\r\n").but("ROLE", []any{[]byte("slave"), []byte("10.0.0.1"), int64(6379), []byte("connected"), int64(1)})
 }
 
-func TestWhatIsFoundOfANodeWithStandbys(t *testing.T) {
+func TestNodeWithStandbysHasItsFindings(t *testing.T) {
 	t.Parallel()
 	const ours, before = "aaaa/dddd", "aaaa/cccc"
 	key := "GET " + record.PrimaryKey
@@ -34,18 +34,18 @@ func TestWhatIsFoundOfANodeWithStandbys(t *testing.T) {
 		"promoted":      {healthy().but(key, []byte(before)), replica(), Warning, "is not confirmed"},
 		"hides the key": {healthy().but(key, noperm), replica(), Fatal, "permit INFO"},
 		"hides itself":  {healthy().but(key, []byte(ours)).but("INFO replication", noperm), replica(), Fatal, "permit INFO"},
-		"two primaries": {healthy().but(key, []byte(ours)), healthy().but("INFO server", "run_id:bbbb\r\n"), Warning, "standby is a primary, too"},
-		"standby away":  {healthy().but(key, []byte(ours)), healthy().but("ROLE", errors.New("reset by peer")), Warning, "standby cannot be reached: reset by peer"},
+		"two primaries": {healthy().but(key, []byte(ours)), healthy().but("INFO server", "run_id:bbbb\r\n"), Warning, "standby of its node is a primary, too"},
+		"standby away":  {healthy().but(key, []byte(ours)), healthy().but("ROLE", errors.New("reset by peer")), Warning, "standby of its node cannot be reached: reset by peer"},
 		"not linked":    {healthy().but(key, []byte(ours)), replica().but("ROLE", []any{[]byte("slave"), []byte("10.0.0.1"), int64(6379), []byte("connecting"), int64(-1)}), Warning, "see its log, and check masterauth"},
-		"hidden role":   {healthy().but(key, []byte(ours)), replica().but("ROLE", noperm), Warning, "standby cannot be reached: NOPERM"},
+		"hidden role":   {healthy().but(key, []byte(ours)), replica().but("ROLE", noperm), Warning, "standby of its node cannot be reached: NOPERM"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := test.primary.server("first")
-			// It is looked at once more, as one of all.
+			// The server is also examined as one member of the node.
 			again := healthy().but("ROLE", []any{[]byte("master"), int64(0), []any{}})
 			s.Members = []Server{again.server("first"), test.standby.server("standby")}
-			r := Examine(t.Context(), []Server{s}, usual)
+			r := examine(t.Context(), []Server{s}, usual)
 			explained(t, r.Nodes[0].Findings)
 			f := find(r.Nodes[0].Findings, checkStandby)
 			assert.Equal(t, test.severity, f.Severity, "%+v", r.Nodes[0])
@@ -54,18 +54,18 @@ func TestWhatIsFoundOfANodeWithStandbys(t *testing.T) {
 	}
 }
 
-func TestANodeWithStandbysNeedsTheGuard(t *testing.T) {
+func TestNodeWithStandbysNeedsTheGuard(t *testing.T) {
 	t.Parallel()
 	s := healthy().server("first")
 	s.Members = []Server{healthy().server("first"), replica().server("standby")}
 	without := usual
 	without.Guard = false
-	f := find(Examine(t.Context(), []Server{s}, without).Nodes[0].Findings, checkStandby)
+	f := find(examine(t.Context(), []Server{s}, without).Nodes[0].Findings, checkStandby)
 	assert.Equal(t, Fatal, f.Severity)
 	assert.Contains(t, f.Found, "the memory guard is off")
 }
 
-func TestTheServersOfANodeAreThoseOfItsURL(t *testing.T) {
+func TestServersOfANodeComeFromItsURL(t *testing.T) {
 	t.Parallel()
 	s, err := Open("redis://:word@10.0.0.1:7001/2?standby=10.0.0.2:7002&standby=10.0.0.3")
 	require.NoError(t, err)
@@ -77,7 +77,7 @@ func TestTheServersOfANodeAreThoseOfItsURL(t *testing.T) {
 	assert.Equal(t, []string{"10.0.0.1:7001/2", "10.0.0.2:7002/2", "10.0.0.3:6379/2"}, names)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, _, _, err = roleOf(ctx, s.Members[0])
+	_, _, err = lookAt(ctx, s.Members[0])
 	assert.Error(t, err)
 
 	s, err = Open("redis://10.0.0.1")

@@ -1,5 +1,6 @@
-// Package inspect reads what servers hold for locks, outside of any lock: for "redlock status", "redlock
-// release", "redlock reset" and the page of "redlock serve". docs/KEYS.md has the keys.
+// Package inspect asks servers about themselves and about locks, outside of any lock: for "redlock status",
+// "redlock release", "redlock reset", "redlock doctor" and the page of "redlock serve". An Interview asks one
+// server about itself, and a Reader asks several for their Holdings. docs/KEYS.md has the keys.
 package inspect
 
 import (
@@ -17,33 +18,32 @@ import (
 
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// A Question says what is read of a set of servers.
+// A Question selects the locks to read from a set of servers.
 type Question struct {
-	Names   []string // none: all that a server finds by SCAN
-	Limit   int      // of the names that are looked for
-	Permits int      // of each name, free ones, too
-	Members int      // of the readers of each lock, and of those who wait
-	Beside  bool     // tokens and waiters, too, which are in other keys
+	Names   []string // none: all locks that a server finds by SCAN
+	Limit   int      // limit of names found by SCAN
+	Permits int      // permits to read of each name, also free ones
+	Members int      // readers and waiters to read of each lock
+	Beside  bool     // also read tokens and waiters, which are in other keys
 }
 
-// Holdings are what the servers of a set have at one moment.
+// Holdings are the locks on the servers of a set at one moment.
 type Holdings struct {
 	Servers []Server
 	Locks   []Lock // by name and permit
 	CutOff  bool   // there may be more names
 }
 
-// A Server is how one server has answered.
+// A Server has the result of asking one server.
 type Server struct {
 	Name string
 	Err  error
 }
 
-// A Lock is what the servers have for a lock, or for one permit of it.
+// A Lock is a lock, or one permit of it, on all servers.
 type Lock struct {
 	Name    string
 	Permit  int
@@ -51,50 +51,50 @@ type Lock struct {
 	On      []Contents // each server
 }
 
-// Contents are what one server has of a Lock.
+// Contents are the data of a Lock on one server.
 type Contents struct {
 	Value            string
 	TTL              time.Duration
-	Err              error // why it is not known
+	Err              error // reason the contents are unknown
 	Fence            int64 // the highest token that it has accepted
 	Readers, Waiters Members
 }
 
-// Members are the readers of a lock, or those who wait for it.
+// Members are the readers of a lock, or its waiters.
 type Members struct {
 	Count int
 	First []Member // of them
 	Err   error
 }
 
-// A Member is one of them, by its value or ticket.
+// A Member is a reader or a waiter, identified by its value or ticket.
 type Member struct {
 	ID           string
 	Left, Waited time.Duration
 }
 
-// Limits of what there is to read.
+// Limits of a Question.
 const (
 	MostPermits = 1000 // of a name
-	MostReaders = 1000 // of a lock, that a server is worth asking for: those that stay the longest
+	MostReaders = 1000 // most readers of a lock that one server is asked for; it returns the readers that stay longest
 	LongestName = 1024 // bytes of a lock's key
 )
 
 const (
-	// scanCount is how many keys a server looks at in one go. It serves no other client meanwhile, for
-	// some 0.1 ms.
+	// scanCount is the number of keys that a server scans in one step. A step takes about 0.1 ms, in which the
+	// server serves no other client.
 	scanCount = 500
-	// scanSteps bounds the search among many other keys to some seconds.
+	// scanSteps bounds a search among many other keys to a few seconds.
 	scanSteps = 20_000
-	// atOneGo is how many locks a server is asked for in one packet, which take it a millisecond.
+	// atOneGo is the number of locks in one packet, which take a server a millisecond.
 	atOneGo = 100
 )
 
-// Read reads what the servers have. What is wrong with a server is told there; the error is that ctx has
-// ended.
+// Read reads the locks on the servers. The fault of a server is in its Server.Err; Read returns an error only if
+// ctx has ended.
 func (r *Reader) Read(ctx context.Context, q Question) (*Holdings, error) {
 	h := &Holdings{Servers: make([]Server, len(r.Servers))}
-	names := make([]map[string]int, len(r.Servers)) // with the permits of each
+	names := make([]map[string]int, len(r.Servers)) // names that each server found, with the number of permits
 	conns := make([]redis.Conn, len(r.Servers))
 	cuts := make([]bool, len(r.Servers))
 	atOnce(len(r.Servers), func(i int) {
@@ -113,7 +113,7 @@ func (r *Reader) Read(ctx context.Context, q Question) (*Holdings, error) {
 	atOnce(len(r.Servers), func(i int) {
 		var told []Contents
 		s := &h.Servers[i]
-		if conns[i] != nil { // also of a server that refuses to SCAN
+		if conns[i] != nil { // even if the server refuses SCAN
 			var err error
 			told, err = r.contents(ctx, conns[i], q, h.Locks)
 			conns[i].Close()
@@ -139,7 +139,7 @@ func atOnce(n int, f func(i int)) {
 	all.Wait()
 }
 
-// arrange makes room for what will be read of the names that the servers found.
+// arrange makes a Lock for each permit of the names that the servers found.
 func (h *Holdings) arrange(q Question, found []map[string]int) {
 	permits := map[string]int{}
 	for _, name := range q.Names {
@@ -179,7 +179,7 @@ type Dialer struct {
 	Dial func(context.Context) (redis.Conn, error)
 }
 
-// Within asks a server, and closes the connection if the answer takes longer than it may.
+// Within asks a server, and closes the connection if the answer takes longer than the limit.
 func (r *Reader) Within(ctx context.Context, c redis.Conn, ask func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
@@ -191,8 +191,9 @@ func (r *Reader) Within(ctx context.Context, c redis.Conn, ask func() error) err
 	return err
 }
 
-// Connect connects to a server, unless that has no vote: what it holds is another's, or a part. One that
-// does not permit the questions is believed, as it is by the locks.
+// Connect connects to a server that has a vote. The keys of a server without a vote belong to another
+// server, or are incomplete. Like package pool, Connect trusts a server that does not permit the
+// questions.
 func (r *Reader) Connect(ctx context.Context, server int) (redis.Conn, error) {
 	dialing, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
@@ -201,23 +202,11 @@ func (r *Reader) Connect(ctx context.Context, server int) (redis.Conn, error) {
 		return nil, err
 	}
 	err = r.Within(ctx, c, func() error {
-		role, _ := redis.Values(c.Do("ROLE"))
-		if len(role) > 0 {
-			switch word, _ := redis.String(role[0], nil); word {
-			case "slave":
-				return pool.ErrReplica
-			case "sentinel":
-				return pool.ErrSentinel
-			}
-		}
-		info, err := redis.String(c.Do("CLUSTER", "INFO")) // which a server that is in no cluster refuses
-		if why := keys.Missing(info); why != "" {
-			return fmt.Errorf("%w (%s)", pool.ErrCluster, why)
-		}
-		if c.Err() != nil {
+		is := Interview{Conn: c}
+		if err := is.Identify(); err != nil {
 			return err
 		}
-		return nil
+		return is.Who.Unfit()
 	})
 	if err != nil {
 		c.Close()
@@ -226,30 +215,30 @@ func (r *Reader) Connect(ctx context.Context, server int) (redis.Conn, error) {
 	return c, nil
 }
 
-// count returns how many permits each name has at least: one more than the highest that the server
-// holds. It asks for the TTL of all that there can be, which every client may ask for, and takes the
-// server a millisecond.
+// count returns the minimum number of permits of each name: one more than the highest permit that
+// the server holds. It asks for the TTLs of all possible permits. Every client has the right to do
+// that, and it takes the server a millisecond.
 func (r *Reader) count(ctx context.Context, c redis.Conn, names []string) (map[string]int, error) {
 	found := map[string]int{}
 	for _, name := range names {
-		var all batch
+		var all []*Command
 		for slot := 1; slot < MostPermits; slot++ {
-			all.add("PTTL", keys.Slot(r.Prefix+name, slot))
+			all = append(all, NewCommand("PTTL", keys.Slot(r.Prefix+name, slot)))
 		}
-		if err := r.Within(ctx, c, func() error { return all.send(c) }); err != nil {
+		if err := r.Within(ctx, c, func() error { return Send(c, all...) }); err != nil {
 			return found, err
 		}
-		for slot := 1; slot < MostPermits; slot++ {
-			if left, err := redis.Int64(all.next(), nil); err == nil && left != -2 { // there is such a key
-				found[name] = slot + 1
+		for i, q := range all {
+			if left, err := redis.Int64(q.Answer()); err == nil && left != -2 { // the key exists
+				found[name] = i + 2
 			}
 		}
 	}
 	return found, nil
 }
 
-// scan looks for the names of locks, and how many permits each has at least. A server's keys come in no
-// order, some of them several times.
+// scan looks for the names of locks, and the minimum number of permits of each. A server returns
+// its keys in no order, and some of them several times.
 func (r *Reader) scan(ctx context.Context, server int, c redis.Conn, limit int) (found map[string]int, cut bool, err error) {
 	found = map[string]int{}
 	cursor, pattern := "0", "*"+escapeGlob(r.Prefix)+"*" // the keys of permits have the prefix inside
@@ -270,7 +259,7 @@ func (r *Reader) scan(ctx context.Context, server int, c redis.Conn, limit int) 
 			return found, false, err
 		}
 		for _, key := range some {
-			// The pattern matches more, and the server may understand it otherwise.
+			// The pattern matches more names, and the server may read it in another way.
 			key, permit := keys.OfSlot(key)
 			name, ok := strings.CutPrefix(key, r.Prefix)
 			if ok && name != "" && len(key) <= LongestName && permit < MostPermits && !redlock.Reserved(key) {
@@ -289,171 +278,134 @@ func escapeGlob(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(text)
 }
 
-// contents asks a server for all Holdings. If it fails on the way, what it has said is returned, too.
+// contents asks a server for all Holdings. If the server fails, contents also returns the answers
+// up to that point.
 func (r *Reader) contents(ctx context.Context, c redis.Conn, q Question, locks []Lock) (all []Contents, err error) {
 	for some := range slices.Chunk(locks, atOneGo) {
-		var told []Contents
-		if err := r.Within(ctx, c, func() (err error) { told, err = ask(c, r.Prefix, q, some); return err }); err != nil {
+		var on []Contents
+		if err := r.Within(ctx, c, func() (err error) { on, err = r.ask(c, q, some); return err }); err != nil {
 			return all, err
 		}
-		all = append(all, told...)
+		all = append(all, on...)
 	}
 	return all, nil
 }
 
-// ask asks for some Holdings: first for their keys, then for those that the keys tell of.
-func ask(c redis.Conn, prefix string, q Question, locks []Lock) ([]Contents, error) {
-	var first, second batch
-	first.add("TIME")
-	for _, l := range locks {
-		key := keys.Slot(prefix+l.Name, l.Permit)
-		first.add("GET", key)
-		first.add("PTTL", key)
+// ask asks for some locks: first for their keys, then for the members that the first answers name.
+func (r *Reader) ask(c redis.Conn, q Question, locks []Lock) ([]Contents, error) {
+	clock := NewCommand("TIME")
+	first, second := []*Command{clock}, []*Command(nil)
+	add := func(to *[]*Command, words ...any) *Command {
+		command := NewCommand(words...)
+		*to = append(*to, command)
+		return command
+	}
+	all := make([]inquiry, len(locks))
+	for i, l := range locks {
+		one, key := &all[i], keys.Slot(r.Prefix+l.Name, l.Permit)
+		one.key = key
+		one.value, one.ttl = add(&first, "GET", key), add(&first, "PTTL", key)
 		if q.Beside {
-			first.add("ZSCORE", keys.Counter.Of(key), "highest")
+			one.fence = add(&first, "ZSCORE", keys.Counter.Of(key), "highest")
 		}
 		if q.Beside && l.Permit == 0 {
-			first.add("ZRANGE", keys.Queue.Of(key), 0, q.Members-1, "WITHSCORES")
-			first.add("ZCARD", keys.Queue.Of(key))
+			one.waiters = add(&first, "ZRANGE", keys.Queue.Of(key), 0, q.Members-1, "WITHSCORES")
+			one.waiting = add(&first, "ZCARD", keys.Queue.Of(key))
 		}
 	}
-	if err := first.send(c); err != nil {
+	if err := Send(c, first...); err != nil {
 		return nil, err
 	}
-	now := first.time()
-	all := make([]Contents, len(locks))
-	for i, l := range locks {
-		one, key := &all[i], prefix+l.Name
-		one.Value, one.TTL, one.Err = first.key()
-		if q.Beside {
-			one.Fence = int64(first.number())
+	now := float64(time.Now().UnixMilli())
+	if at, ok := clock.Time(); ok {
+		now = float64(at.UnixMicro()) / 1000
+	}
+	on := make([]Contents, len(locks))
+	for i := range all {
+		one, has := &all[i], &on[i]
+		has.Value, has.TTL, has.Err = one.held()
+		has.Fence = int64(number(one.fence))
+		has.Waiters = members(one.waiters, one.waiting, func(m *Member, arrival float64) { m.Waited = milliseconds(now - arrival) })
+		for _, m := range has.Waiters.First {
+			one.seen = append(one.seen, add(&second, "HGET", keys.Seen(keys.Queue.Of(one.key)), m.ID))
 		}
-		if q.Beside && l.Permit == 0 {
-			one.Waiters = first.members(func(m *Member, arrival float64) { m.Waited = milliseconds(now - arrival) })
-		}
-		for _, m := range one.Waiters.First {
-			second.add("HGET", keys.Seen(keys.Queue.Of(key)), m.ID)
-		}
-		if one.Value == protocol.ReadersValue { // what is left of readers elsewhere is void
-			second.add("ZRANGE", keys.Readers.Of(key), -q.Members, -1, "WITHSCORES")
-			second.add("ZCARD", keys.Readers.Of(key))
+		if has.Value == protocol.ReadersValue { // leftovers of readers without this key are void
+			one.readers = add(&second, "ZRANGE", keys.Readers.Of(one.key), -q.Members, -1, "WITHSCORES")
+			one.reading = add(&second, "ZCARD", keys.Readers.Of(one.key))
 		}
 	}
-	if err := second.send(c); err != nil {
+	if err := Send(c, second...); err != nil {
 		return nil, err
 	}
 	for i := range all {
-		one := &all[i]
-		for j := range one.Waiters.First {
-			one.Waiters.First[j].Left = milliseconds(second.number() - now)
+		one, has := &all[i], &on[i]
+		for j, seen := range one.seen {
+			has.Waiters.First[j].Left = milliseconds(number(seen) - now)
 		}
-		if one.Value == protocol.ReadersValue {
-			one.Readers = second.members(func(m *Member, end float64) { m.Left = milliseconds(end - now) })
-		}
-		one.Waiters.drop()
-		one.Readers.drop()
+		has.Readers = members(one.readers, one.reading, func(m *Member, end float64) { m.Left = milliseconds(end - now) })
+		has.Waiters.drop()
+		has.Readers.drop()
 	}
-	return all, nil
+	return on, nil
+}
+
+// An inquiry holds the commands that ask one server about one lock. A nil command is not sent.
+type inquiry struct {
+	key              string
+	value, ttl       *Command
+	fence            *Command
+	waiters, waiting *Command
+	seen             []*Command // of each waiter
+	readers, reading *Command
 }
 
 func milliseconds(n float64) time.Duration { return time.Duration(n * float64(time.Millisecond)) }
 
-// drop drops members that do not count any more: those whose life is over.
+// drop drops expired members.
 func (m *Members) drop() {
 	named := len(m.First)
 	m.First = slices.DeleteFunc(m.First, func(one Member) bool { return one.Left <= 0 })
 	m.Count -= named - len(m.First)
 }
 
-// A batch is commands that are sent in one packet. Its answers are taken in their order; a number that a
-// server refuses to tell is zero.
-type batch struct {
-	commands [][]any
-	answers  []any
-}
-
-func (b *batch) add(words ...any) { b.commands = append(b.commands, words) }
-
-func (b *batch) send(c redis.Conn) error {
-	for _, words := range b.commands {
-		if err := c.Send(words[0].(string), words[1:]...); err != nil {
-			return err
-		}
-	}
-	if err := c.Flush(); err != nil {
-		return err
-	}
-	for range b.commands {
-		answer, err := c.Receive()
-		var refused redis.Error
-		switch {
-		case errors.As(err, &refused):
-			answer = refused
-		case err != nil:
-			return err
-		}
-		b.answers = append(b.answers, answer)
-	}
-	return nil
-}
-
-func (b *batch) next() any {
-	answer := b.answers[0]
-	b.answers = b.answers[1:]
-	return answer
-}
-
-// key takes the answers to GET and PTTL.
-func (b *batch) key() (value string, ttl time.Duration, err error) {
-	answer, left := b.next(), b.next()
-	if refused, ok := answer.(redis.Error); ok {
-		if strings.HasPrefix(string(refused), "WRONGTYPE") {
-			return "", 0, protocol.ErrWrongType
-		}
-		return "", 0, refused
-	}
-	value, _ = redis.String(answer, nil)
-	switch left, _ := redis.Int64(left, nil); {
-	case answer == nil || left == -2:
+// held returns the value of the key, and its TTL.
+func (q *inquiry) held() (value string, ttl time.Duration, err error) {
+	switch left, _ := redis.Int64(q.ttl.Answer()); {
+	case strings.HasPrefix(string(q.value.Err), "WRONGTYPE"):
+		return "", 0, protocol.ErrWrongType
+	case q.value.Err != "":
+		return "", 0, q.value.Err
+	case q.value.Value == nil || left == -2:
 		return "", 0, nil
 	case left < 0:
-		return value, protocol.NoTTL, nil
+		return q.value.Text(), protocol.NoTTL, nil
 	default:
-		return value, max(time.Duration(left)*time.Millisecond, time.Microsecond), nil
+		return q.value.Text(), max(time.Duration(left)*time.Millisecond, time.Microsecond), nil
 	}
 }
 
-// number takes an answer that is a number, or a text of one.
-func (b *batch) number() float64 {
-	switch answer := b.next().(type) {
-	case int64:
-		return float64(answer)
-	case []byte:
-		n, _ := strconv.ParseFloat(string(answer), 64)
-		return n
+// number returns an answer that is a number, or zero if the server refuses to report it.
+func number(q *Command) (n float64) {
+	if q != nil {
+		n, _ = strconv.ParseFloat(q.Text(), 64)
 	}
-	return 0
+	return n
 }
 
-// time takes the answer to TIME, in milliseconds.
-func (b *batch) time() float64 {
-	list, _ := redis.Int64s(b.next(), nil)
-	if len(list) != 2 {
-		return float64(time.Now().UnixMilli())
+// members returns the answers to ZRANGE WITHSCORES and ZCARD.
+func members(list, count *Command, score func(*Member, float64)) (all Members) {
+	if list == nil {
+		return all
 	}
-	return float64(list[0])*1000 + float64(list[1])/1000
-}
-
-// members takes the answers to ZRANGE WITHSCORES and ZCARD.
-func (b *batch) members(score func(*Member, float64)) (all Members) {
-	list, err := redis.Strings(b.next(), nil)
+	pairs, err := redis.Strings(list.Answer())
 	all.Err = err
-	for pair := range slices.Chunk(list, 2) {
+	for pair := range slices.Chunk(pairs, 2) {
 		m := Member{ID: pair[0]}
 		at, _ := strconv.ParseFloat(pair[len(pair)-1], 64)
 		score(&m, at)
 		all.First = append(all.First, m)
 	}
-	all.Count = max(int(b.number()), len(all.First))
+	n, _ := redis.Int(count.Answer())
+	all.Count = max(n, len(all.First))
 	return all
 }

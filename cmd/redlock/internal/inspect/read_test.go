@@ -13,17 +13,17 @@ import (
 
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/keys"
-	"github.com/redquorum/redquorum/internal/need"
 	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/internal/testenv"
 	"github.com/redquorum/redquorum/pool"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// start returns a reader of new servers, and what runs a command on the first of them.
+// start returns a reader of new servers, and a function that runs a command on the first server.
 func start(t *testing.T, n int) (*Reader, fleet.Fleet, func(words ...any)) {
 	t.Helper()
-	f := need.Servers(t, fleet.Embedded, fleet.Options{Nodes: n})
+	f := testenv.Servers(t, fleet.Embedded, fleet.Options{Nodes: n})
 	r := &Reader{Timeout: time.Minute}
 	for _, u := range f.URLs() {
 		name, dial, err := pool.Dialer(u, pool.DialTimeout(time.Minute))
@@ -40,8 +40,8 @@ func start(t *testing.T, n int) (*Reader, fleet.Fleet, func(words ...any)) {
 	}
 }
 
-// TestAllMembersAreCounted, and as many named as are asked for: of readers those that stay the longest,
-// of those who wait the first.
+// TestAllMembersAreCounted: the answer names only as many members as requested: the readers that
+// stay longest, or the waiters that are served first.
 func TestAllMembersAreCounted(t *testing.T) {
 	t.Parallel()
 	r, _, do := start(t, 1)
@@ -68,8 +68,9 @@ func TestAllMembersAreCounted(t *testing.T) {
 	assert.Positive(t, waiters.First[0].Left)
 }
 
-// TestASilentServerLeavesTheOthers, and is told once for each lock.
-func TestASilentServerLeavesTheOthers(t *testing.T) {
+// TestSilentServerHidesNoOther: the other servers are still shown, and each lock names the silent
+// server once.
+func TestSilentServerHidesNoOther(t *testing.T) {
 	t.Parallel()
 	r, f, do := start(t, 3)
 	do("SET", "job", "value", "PX", 60_000)
@@ -95,7 +96,7 @@ type deaf struct {
 
 func (d deaf) Close() error { d.closed(); return nil }
 
-func TestAnAnswerThatTakesTooLongEndsTheConnection(t *testing.T) {
+func TestLateAnswerEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	d := deaf{}
 	d.ended, d.closed = context.WithCancel(t.Context())

@@ -17,7 +17,7 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// A gated job is one whose process waits at the gate. Its command would write a file.
+// A gated job has a process that waits at the gate. Its command would write a file.
 type gated struct {
 	*Job
 	file string
@@ -45,19 +45,28 @@ func (j *gated) code() int {
 	}
 }
 
-// TestAPauseBehindTheForkStartsNoCommand: the first look at the lock was in time.
-func TestAPauseBehindTheForkStartsNoCommand(t *testing.T) {
-	c := shell("")
-	lock, _ := held(t, c.KillAfter+c.Margin+200*time.Millisecond)
-	j := atTheGate(t, lock)
-	eventually(t, "too little is left", func() bool { return lock.Remaining() < c.KillAfter+c.Margin })
+// A pausedLock is a lock after a pause. The pause shortens its remaining time.
+type pausedLock struct {
+	heldLock
+	pause time.Duration
+}
+
+func (l *pausedLock) Remaining() time.Duration { return l.heldLock.Remaining() - l.pause }
+
+// TestPauseAfterTheForkStartsNoCommand: the first check of the lock was in time.
+func TestPauseAfterTheForkStartsNoCommand(t *testing.T) {
+	lock, _ := held(t, time.Hour)
+	paused := &pausedLock{heldLock: lock}
+	j := atTheGate(t, paused)
+	paused.pause = lock.Remaining() - j.command.KillAfter - j.command.Margin
+	j.lease.until = j.lease.until.Add(-paused.pause)
 	assert.ErrorIs(t, j.admit(), redlock.ErrLost)
 	j.abort()
 	assert.NoFileExists(t, j.file)
 }
 
-// TestALossBehindTheForkStartsNoCommand, though the time that was left has not passed.
-func TestALossBehindTheForkStartsNoCommand(t *testing.T) {
+// TestLossAfterTheForkStartsNoCommand: the deadline has not passed.
+func TestLossAfterTheForkStartsNoCommand(t *testing.T) {
 	lock, lose := held(t, time.Hour)
 	j := atTheGate(t, lock)
 	lose()
@@ -66,8 +75,8 @@ func TestALossBehindTheForkStartsNoCommand(t *testing.T) {
 	assert.NoFileExists(t, j.file)
 }
 
-// TestAGateComparesTheDeadline: this process was paused behind its second look.
-func TestAGateComparesTheDeadline(t *testing.T) {
+// TestGateChecksTheDeadline: this process was paused after its second check.
+func TestGateChecksTheDeadline(t *testing.T) {
 	lock, _ := held(t, time.Hour)
 	j := atTheGate(t, lock)
 	j.open(MachineTime())
@@ -76,8 +85,8 @@ func TestAGateComparesTheDeadline(t *testing.T) {
 	assert.NoFileExists(t, j.file)
 }
 
-// TestAGateEndsWithItsConnection, which ends with the first process.
-func TestAGateEndsWithItsConnection(t *testing.T) {
+// TestGateEndsWithItsConnection: the connection ends with the first process.
+func TestGateEndsWithItsConnection(t *testing.T) {
 	lock, _ := held(t, time.Hour)
 	j := atTheGate(t, lock)
 	require.NoError(t, unix.Shutdown(j.gate, unix.SHUT_WR))
@@ -85,7 +94,7 @@ func TestAGateEndsWithItsConnection(t *testing.T) {
 	assert.NoFileExists(t, j.file)
 }
 
-// TestNoCommandStartsWithoutItsWarden: the group of a dead warden can still be joined.
+// TestNoCommandStartsWithoutItsWarden: a process can still join the group of a dead warden.
 func TestNoCommandStartsWithoutItsWarden(t *testing.T) {
 	lock, _ := held(t, time.Hour)
 	j := atTheGate(t, lock)
@@ -96,8 +105,8 @@ func TestNoCommandStartsWithoutItsWarden(t *testing.T) {
 	assert.NoFileExists(t, j.file)
 }
 
-// TestAWardenThatDiedWhileTheLockWasAwaitedIsReplaced.
-func TestAWardenThatDiedWhileTheLockWasAwaitedIsReplaced(t *testing.T) {
+// TestDeadWardenIsReplacedBeforeTheCommandStarts: the warden died during the wait for the lock.
+func TestDeadWardenIsReplacedBeforeTheCommandStarts(t *testing.T) {
 	lock, _ := held(t, time.Hour)
 	j := newJob(t, shell("exit 7"))
 	dead := j.warden.group()
@@ -109,12 +118,12 @@ func TestAWardenThatDiedWhileTheLockWasAwaitedIsReplaced(t *testing.T) {
 	assert.NotEqual(t, dead, j.warden.group())
 }
 
-func TestAGateIsNoCommandForPeople(t *testing.T) {
+func TestGateRefusesToRunForPeople(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	for _, args := range [][]string{nil, {"0"}, {"0", "/bin/true", "true"}, {"x", "/bin/true", "true"}} {
 		p := exec.Command(self, append([]string{gateArg}, args...)...)
-		out, _ := p.CombinedOutput() // the code tells
+		out, _ := p.CombinedOutput() // the exit code is checked
 		assert.Equal(t, 64, p.ProcessState.ExitCode())
 		assert.Contains(t, string(out), "for redlock's own use")
 	}

@@ -1,17 +1,17 @@
-// Package job runs a command while a lock is held, and sees to it that the command has ended
-// before the lock does, whatever happens to this process. It is what "redlock run" does between
-// taking the lock and releasing it.
+// Package job runs a command while a lock is held, and ensures that the command has ended before
+// the lock does, even if this process is stopped or killed. It implements "redlock run" between the
+// acquisition and the release of the lock.
 //
-// There are three processes. This one passes signals on, and moves the end of the command's
-// lease with each renewal of the lock (lease.go). The command has a process group of its own, and on
-// Windows a job object. The warden, a second process of this program, kills all that is in it when the
-// lease is over, even if this process is stopped or dead (warden.go).
+// There are three processes. This process forwards signals, and extends the command's lease with
+// each renewal of the lock (lease.go). The command has its own process group, and on Windows a job
+// object. The warden, a second process of this program, kills the whole group or job object when
+// the lease has expired, even if this process is stopped or dead (warden.go).
 //
-// The command begins behind a gate. Its process first runs this program, in the command's group, and
-// waits (gate_unix.go; on Windows it is suspended). When the warden has confirmed that it has the
-// process, this process looks at the lock again and sends the deadline, and the gate becomes the command
-// unless the deadline has passed. So no pause of any of the three starts a command late, and a process
-// that ends early leaves none behind.
+// The command starts at a gate. Its process first runs this program, in the command's group, and
+// waits (gate_unix.go; on Windows it is suspended). When the warden has confirmed that it knows the
+// process, this process checks the lock again and sends the deadline. The gate then becomes the
+// command, unless the deadline has passed. Therefore no pause of any of these processes starts a
+// command late, and a process that ends early leaves no process behind.
 //
 //	held ──lock lost, or too little left──▶ SIGTERM ──KillAfter──▶ SIGKILL ──Margin──▶ end of the lock
 //
@@ -32,47 +32,47 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// A Command is what a job runs, and how it is ended when its lock is lost.
+// A Command is the command of a job, and the way to end it when its lock is lost.
 type Command struct {
 	Path string
-	Argv []string // with the name
+	Argv []string // including the name
 
-	KillAfter time.Duration // from SIGTERM to SIGKILL
-	Margin    time.Duration // from SIGKILL to the end of the lock's validity
+	KillAfter time.Duration // time from SIGTERM to SIGKILL
+	Margin    time.Duration // time from SIGKILL to the end of the lock's validity
 
-	Renewed <-chan struct{} // gets a value when the lock was renewed; the lock is looked at without it, too, but as late as can be
+	Renewed <-chan struct{} // gets a value when the lock was renewed; without it, the lock is checked as late as possible
 
-	Foreign func() // called once if the lock is lost and the command is another user's, so that it cannot be ended; may be nil
+	Foreign func() // called once if the lock is lost and the command belongs to another user, so that it cannot be ended; may be nil
 }
 
-// Margin returns how long before the end of the validity the last process must have been sent
-// SIGKILL, because dying takes a moment, too, on a machine that is busy.
+// Margin returns the time from the last SIGKILL to the end of the validity. Even a killed process
+// needs a moment to die, especially on a busy machine.
 func Margin(ttl time.Duration) time.Duration { return max(ttl/10, 100*time.Millisecond) }
 
-// A Result is how a command ended.
+// A Result describes the end of a command.
 type Result struct {
-	Code  int   // as a shell reports it: its own, or that of the signal that ended it
-	Swept bool  // nothing of it runs any more
-	Lost  error // why it was ended, by this process or by the warden
+	Code  int   // exit code as reported by a shell: from the command, or from the signal that ended it
+	Swept bool  // no process of the command is left
+	Lost  error // reason this process or the warden ended the command
 
-	Foreign bool // some of it was another user's, and could not be ended when the lock was lost
+	Foreign bool // when the lock was lost, a process of the command belonged to another user and could not be ended
 }
 
 // SignalCode returns the exit code of a process that a signal has ended, as a shell reports it.
 func SignalCode(s syscall.Signal) int { return 128 + int(s) }
 
-// A SignalError says that a signal to this process has ended what was under way.
+// A SignalError means that a signal to this process has ended its current operation.
 type SignalError struct{ Signal syscall.Signal }
 
 func (e SignalError) Error() string { return "ended by a signal: " + e.Signal.String() }
 
-// A Job is a command under a lock, with its warden, and the signals that it shares with this process.
-// It decides; what it does to the command is in job_unix.go and job_windows.go. It is used by one
-// goroutine.
+// A Job is a command under a lock, with its warden and the signals that it shares with this
+// process. This type makes the decisions; job_unix.go and job_windows.go act on the command. A Job
+// is used by one goroutine.
 type Job struct {
 	command Command
 	warden  *warden
-	system  // the command's processes
+	system  // processes of the command
 
 	signals chan os.Signal
 	changes chan change // of the command
@@ -81,18 +81,18 @@ type Job struct {
 	lease   *lease
 }
 
-// A change of a command is its end, or that a signal has stopped it.
+// A change means that a command has ended or was stopped by a signal.
 type change struct {
 	ended   bool
-	code    int // as a shell reports it
+	code    int // as reported by a shell
 	stopped syscall.Signal
 }
 
-// startLimit is how long the first warden may take to start, on a machine that is busy.
+// startLimit is the time for the first warden to start, even on a busy machine.
 const startLimit = 30 * time.Second
 
-// New makes ready for a command, before there is a lock. Signals that come from here on end the
-// waiting for the lock, or go to the command.
+// New prepares a job before its lock is acquired. From here on, signals end the wait for the lock,
+// or are forwarded to the command.
 func New(c Command) (*Job, error) {
 	w, err := startWarden(0, startLimit)
 	if err != nil {
@@ -102,8 +102,8 @@ func New(c Command) (*Job, error) {
 	for _, s := range EndingSignals {
 		j.notify(s)
 	}
-	// The reader of our standard error may go away. To write there must not end this process,
-	// which has a command to watch and a lock to release.
+	// The reader of standard error may disappear. A write to it must not end this process, which
+	// must watch the command and release the lock.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	return j, nil
 }
@@ -114,7 +114,7 @@ func (j *Job) Close() {
 	j.warden.dismiss()
 }
 
-// notify has a signal sent to j.signals instead of its default action, unless this process was
+// notify redirects a signal to j.signals instead of its default action, unless this process was
 // started with the signal ignored.
 func (j *Job) notify(s os.Signal) {
 	if !signal.Ignored(s) {
@@ -122,19 +122,18 @@ func (j *Job) notify(s os.Signal) {
 	}
 }
 
-// Run runs the command while the lock is held. Its error says that the command was not started: a
-// *fs.PathError, that it cannot be executed.
-// The caller releases the lock.
+// Run runs the command while the lock is held. It returns an error if the command was not started,
+// for example a *fs.PathError if it cannot be executed. The caller releases the lock.
 func (j *Job) Run(lock *redlock.Lock, env []string) (Result, error) {
 	select {
-	case s := <-j.signals: // before there is a command to pass it on to
+	case s := <-j.signals: // before there is a command to receive it
 		return Result{Swept: true}, SignalError{s.(syscall.Signal)}
 	default:
 	}
 	for _, s := range groupSignals {
 		j.notify(s)
 	}
-	if j.warden.ended() { // while this process waited for the lock
+	if j.warden.ended() { // during the wait for the lock
 		w, err := startWarden(0, startLimit)
 		if err != nil {
 			return Result{Swept: true}, err
@@ -167,15 +166,15 @@ func (j *Job) Run(lock *redlock.Lock, env []string) (Result, error) {
 	return result, nil
 }
 
-// admit opens the gate. It waits for the warden to know the command, and then looks at the lock again:
-// this process may have been paused for any time since it looked last. A pause after this look does no
-// harm, because the gate has the deadline, too.
+// admit opens the gate. It waits until the warden knows the command, and then checks the lock
+// again, because this process may have been paused for any time since the last check. A pause after
+// this check is harmless, because the gate has the deadline, too.
 func (j *Job) admit() error {
 	if !j.warden.says(knows, j.lease.left()) {
 		if j.warden.killed || j.lease.left() == 0 {
 			return j.notStarted()
 		}
-		return errors.New("the command was not started: the process that watches over it has ended, or does not answer")
+		return errors.New("the command was not started: its watching process has ended or does not answer")
 	}
 	if j.lease.lock.Context().Err() != nil || !j.lease.renewed() {
 		return j.notStarted()
@@ -191,13 +190,13 @@ func (j *Job) abort() {
 	}
 }
 
-// notStarted is the error of a command for which too little was left of its lock.
+// notStarted returns the error for a command whose lock expires too soon.
 func (j *Job) notStarted() error {
-	return fmt.Errorf("the command was not started: %w: too little of its time was left", redlock.ErrLost)
+	return fmt.Errorf("the command was not started: %w: too little time was left", redlock.ErrLost)
 }
 
-// Linger keeps the lock for a while after the command has ended, or until this process gets one
-// of EndingSignals. It reports whether the lock was held until then.
+// Linger keeps the lock for d after the command has ended, or until this process gets one of
+// EndingSignals. It reports whether the lock was held until then.
 func (j *Job) Linger(lock *redlock.Lock, d time.Duration) bool {
 	over := time.After(d)
 	for !j.ending {
@@ -213,7 +212,8 @@ func (j *Job) Linger(lock *redlock.Lock, d time.Duration) bool {
 	return true
 }
 
-// watch returns the command's exit code when it has ended, by itself or because the lock was lost.
+// watch returns the exit code of the command after it has ended, on its own or because the lock was
+// lost.
 func (j *Job) watch() int {
 	lost, words := j.lease.lock.Context().Done(), j.warden.words
 	for {
@@ -248,17 +248,17 @@ func (j *Job) watch() int {
 	}
 }
 
-// replaceWarden starts another warden instead of one that has ended, and returns the channel of its
-// words, or nil if there is none. Until it is there the command has only this process, so this process
-// waits no longer than the command may live. Without a second process the command is ended: if this one
-// were stopped, too, the command would outlive its lock.
+// replaceWarden replaces a dead warden, and returns the channel of the new warden's messages, or
+// nil if no warden could be started. Until the new warden runs, only this process guards the
+// command, so the wait is limited by the remaining life of the command. Without a warden the
+// command is ended, because it would outlive its lock if this process were stopped, too.
 func (j *Job) replaceWarden() <-chan byte {
-	if j.warden.killed { // the command as well
+	if j.warden.killed { // the command was killed, too
 		return nil
 	}
 	w, err := j.anotherWarden()
 	if err != nil {
-		j.end(fmt.Errorf("redlock: %q: the process that watches over the command has ended, and another could not be started: %w", j.lease.lock.Name(), err))
+		j.end(fmt.Errorf("redlock: %q: the process that watches the command has ended, and another could not be started: %w", j.lease.lock.Name(), err))
 		return nil
 	}
 	j.warden.dismiss()
@@ -266,8 +266,8 @@ func (j *Job) replaceWarden() <-chan byte {
 	return w.words
 }
 
-// end asks the command to end, because the lock is lost, or for the other reason. The command is killed
-// when its time is over, or at once if it cannot be asked.
+// end asks the command to end, because the lock is lost, or for the given other reason. The command
+// is killed after its deadline, or at once if it cannot be asked.
 func (j *Job) end(instead error) {
 	if j.lease.lost != nil {
 		return
@@ -279,7 +279,7 @@ func (j *Job) end(instead error) {
 	j.tellForeign()
 }
 
-// tellForeign tells once that the lock is lost, but not the command.
+// tellForeign reports a loss once if the command cannot be ended.
 func (j *Job) tellForeign() {
 	if j.foreign || j.lease.lost == nil || !j.isForeign() {
 		return
@@ -289,7 +289,7 @@ func (j *Job) tellForeign() {
 	}
 }
 
-// sweep ends what the command has left running, and reports whether nothing is left.
+// sweep ends the processes that the command has left, and reports whether all have ended.
 func (j *Job) sweep() bool {
 	ask, kill := true, clock.System.Now().Add(j.command.KillAfter)
 	for limit := kill.Add(time.Second); ; time.Sleep(2 * time.Millisecond) {

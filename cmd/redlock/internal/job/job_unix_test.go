@@ -18,14 +18,14 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// Tests of jobs are not parallel, because a Job waits for all children of this process. The other
-// tests of jobs are those of cmd/redlock, where a process of its own is the caller.
+// Tests of jobs are not parallel, because a Job waits for all children of this process. Other tests
+// of jobs are in cmd/redlock, where the caller is a separate process.
 
-// endless is how long a test waits before it gives up.
+// endless is the time after which a test gives up.
 const endless = 30 * time.Second
 
-// shell returns a command that is a shell script. It is killed half a second after a SIGTERM unless the
-// test says otherwise, and long before the end of its lock, because this machine may be busy.
+// shell returns a command that is a shell script. By default it is killed half a second after
+// SIGTERM, and long before the end of its lock, because this machine may be busy.
 func shell(script string) Command {
 	return Command{Path: "/bin/sh", Argv: []string{"sh", "-c", script}, KillAfter: time.Second / 2, Margin: 2 * time.Second}
 }
@@ -38,7 +38,7 @@ func newJob(t *testing.T, c Command) *Job {
 	return j
 }
 
-func TestAResultHasTheCodeOfAShell(t *testing.T) {
+func TestResultHasTheExitCodeOfAShell(t *testing.T) {
 	lock, _ := held(t, time.Minute)
 	for script, code := range map[string]int{
 		"exit 0":        0,
@@ -53,7 +53,7 @@ func TestAResultHasTheCodeOfAShell(t *testing.T) {
 	}
 }
 
-func TestACommandThatCannotBeStartedIsNamed(t *testing.T) {
+func TestErrorNamesACommandWithoutAProgram(t *testing.T) {
 	lock, _ := held(t, time.Minute)
 	plain := filepath.Join(t.TempDir(), "plain")
 	require.NoError(t, os.WriteFile(plain, nil, 0o644))
@@ -69,7 +69,7 @@ func TestACommandThatCannotBeStartedIsNamed(t *testing.T) {
 	}
 }
 
-func TestNothingIsStartedWithoutTimeToEndIt(t *testing.T) {
+func TestNoCommandStartsWithoutTimeToEndIt(t *testing.T) {
 	lock, _ := held(t, time.Minute)
 	file := filepath.Join(t.TempDir(), "started")
 	c := shell("echo >" + file)
@@ -80,7 +80,7 @@ func TestNothingIsStartedWithoutTimeToEndIt(t *testing.T) {
 	assert.NoFileExists(t, file)
 }
 
-func TestASignalBeforeTheCommandEndsTheJob(t *testing.T) {
+func TestSignalBeforeTheCommandEndsTheJob(t *testing.T) {
 	lock, _ := held(t, time.Minute)
 	file := filepath.Join(t.TempDir(), "started")
 	j := newJob(t, shell("echo >"+file))
@@ -91,11 +91,11 @@ func TestASignalBeforeTheCommandEndsTheJob(t *testing.T) {
 	assert.NoFileExists(t, file)
 }
 
-// The command has ended while the lock is still held, whether it obeys SIGTERM or not.
-func TestTheCommandEndsBeforeALockThatIsNotRenewed(t *testing.T) {
+// The command ends while the lock is still held, whether it obeys SIGTERM or not.
+func TestCommandEndsBeforeItsUnrenewedLock(t *testing.T) {
 	for script, want := range map[string]struct {
 		code      int
-		killAfter time.Duration // long for the one that obeys, because this machine may be busy
+		killAfter time.Duration // long for a command that obeys, because this machine may be busy
 	}{
 		`exec 2>/dev/null; trap "exit 3" TERM; while :; do sleep 0.01; done`: {3, endless},
 		`exec 2>/dev/null; trap "" TERM; while :; do sleep 0.01; done`:       {SignalCode(syscall.SIGKILL), time.Second / 2},
@@ -112,7 +112,7 @@ func TestTheCommandEndsBeforeALockThatIsNotRenewed(t *testing.T) {
 	}
 }
 
-func TestALossEndsTheCommand(t *testing.T) {
+func TestLossEndsTheCommand(t *testing.T) {
 	lock, lose := held(t, time.Hour)
 	file := filepath.Join(t.TempDir(), "started")
 	c := shell(`exec 2>/dev/null; trap "exit 3" TERM; echo >` + file + `; while :; do sleep 0.01; done`)
@@ -148,7 +148,7 @@ func TestLingeringEndsWithTheTimeTheLockOrASignal(t *testing.T) {
 	assert.False(t, newJob(t, shell("")).Linger(lock, time.Hour))
 }
 
-func TestAWardenIsNoCommandForPeople(t *testing.T) {
+func TestWardenRefusesToRunForPeople(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	out, err := exec.Command(self, wardenArg).CombinedOutput()

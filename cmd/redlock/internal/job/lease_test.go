@@ -11,29 +11,28 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/sim"
-	"github.com/redquorum/redquorum/internal/simtest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// held returns a lock that is not renewed, on simulated servers, by the clock of this machine. lose
-// takes it away.
+// held returns a lock without renewal, on simulated servers, with the clock of this machine. lose
+// deletes the lock on the servers.
 func held(t *testing.T, ttl time.Duration) (lock *redlock.Lock, lose func()) {
 	t.Helper()
 	w := sim.New(1, 3)
-	l := simtest.Locker(t, w.NewClient(1), redlock.TTL(ttl), redlock.NodeTimeout(ttl/2), redlock.Renew(false))
-	lock = simtest.Take(t, l, "x")
+	l := sim.Locker(t, w.NewClient(1), redlock.TTL(ttl), redlock.NodeTimeout(ttl/2), redlock.Renew(false))
+	lock = sim.Take(t, l, "x")
 	return lock, func() {
 		for _, s := range w.Servers() {
 			s.Del("x")
 		}
-		lock.Extend(context.Background()) // looks at once
+		lock.Extend(context.Background()) // checks the lock at once
 		<-lock.Context().Done()
 	}
 }
 
-// A testLease keeps what its warden was told.
+// A testLease records the deadlines sent to its warden.
 type testLease struct {
 	*lease
 	allowed []clock.Instant
@@ -46,7 +45,7 @@ func leaseOf(t *testing.T, lock heldLock, c Command) *testLease {
 	return l
 }
 
-func TestALeaseEndsAMarginBeforeItsLock(t *testing.T) {
+func TestLeaseEndsAMarginBeforeItsLock(t *testing.T) {
 	t.Parallel()
 	lock, _ := held(t, time.Minute)
 	l := leaseOf(t, lock, Command{KillAfter: time.Second, Margin: 5 * time.Second})
@@ -61,7 +60,7 @@ func TestALeaseEndsAMarginBeforeItsLock(t *testing.T) {
 	assert.NoError(t, l.lost)
 }
 
-// A slowLock is one whose user is paused after each look.
+// A slowLock pauses its user after each call.
 type slowLock struct {
 	heldLock
 	pause time.Duration
@@ -73,38 +72,39 @@ func (l slowLock) Remaining() time.Duration {
 	return left
 }
 
-// TestAPauseMakesNoLeaseLonger: a process that is paused between two looks at clocks must not take
-// the pause for time that is left.
-func TestAPauseMakesNoLeaseLonger(t *testing.T) {
+// TestPauseMakesNoLeaseLonger: a process that is paused between two readings of clocks must not
+// count the pause as remaining time.
+func TestPauseMakesNoLeaseLonger(t *testing.T) {
 	t.Parallel()
 	lock, _ := held(t, time.Minute)
 	const pause = 300 * time.Millisecond
 	l := leaseOf(t, slowLock{lock, pause}, Command{})
 	left := lock.Remaining()
-	end := clock.System.Now().Add(left) // or a moment before
+	end := clock.System.Now().Add(left) // or a moment earlier
 	require.True(t, l.renewed())
 	assert.LessOrEqual(t, l.allowed[0], end)
 }
 
-// TestALeaseFollowsItsLock: this process may be late, and the lock renewed meanwhile.
-func TestALeaseFollowsItsLock(t *testing.T) {
+// TestLeaseFollowsItsLock: this process may be late, and the lock may have been renewed in the
+// meantime.
+func TestLeaseFollowsItsLock(t *testing.T) {
 	t.Parallel()
 	lock, _ := held(t, time.Minute)
 	l := leaseOf(t, lock, Command{KillAfter: time.Second, Margin: 5 * time.Second})
 	require.True(t, l.renewed())
-	l.until = clock.System.Now() // as far as this process knew
+	l.until = clock.System.Now() // as far as this process can tell
 	assert.False(t, l.over())
 	require.True(t, l.renewed())
 	assert.Greater(t, l.allowed[1], clock.System.Now().Add(l.command.KillAfter))
 	assert.NoError(t, l.lost)
 
 	l.until = clock.System.Now()
-	l.shorten(l.late()) // for it took so long that too little was left
+	l.shorten(l.late()) // because too little time was left after the wait
 	assert.False(t, l.over(), "it has what the lock has, up to the time to kill")
 }
 
-// TestALeaseThatIsLostStaysSo: its command is being ended, whatever becomes of the lock.
-func TestALeaseThatIsLostStaysSo(t *testing.T) {
+// TestLostLeaseStaysLost: its command is being ended, even if the lock is held again.
+func TestLostLeaseStaysLost(t *testing.T) {
 	t.Parallel()
 	lock, _ := held(t, time.Minute)
 	l := leaseOf(t, lock, Command{KillAfter: time.Second, Margin: 5 * time.Second})
@@ -116,7 +116,7 @@ func TestALeaseThatIsLostStaysSo(t *testing.T) {
 	assert.ErrorIs(t, l.lost, redlock.ErrLost)
 }
 
-func TestALostLeaseLeavesTheTimeToKill(t *testing.T) {
+func TestLostLeaseLeavesTheTimeToKill(t *testing.T) {
 	t.Parallel()
 	lock, lose := held(t, time.Minute)
 	c := Command{KillAfter: time.Second, Margin: 5 * time.Second}

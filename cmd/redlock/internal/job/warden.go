@@ -16,55 +16,56 @@ import (
 	"github.com/redquorum/redquorum/clock"
 )
 
-// A warden is a second process of this program that kills the command when its time is over, even if
-// the first is stopped or dead. On Unix it is also the leader of the command's process group, so the
-// group's number is known before the command is started, and is no other group's as long as the warden
-// lives. On Windows it has a handle of the command's job object.
+// A warden is a second process of this program that kills the command after its deadline, even if
+// the first process is stopped or dead. On Unix it is also the leader of the command's process
+// group. Therefore the number of the group is known before the command starts, and no other group
+// gets it as long as the warden lives. On Windows it has a handle of the command's job object.
 //
-// It reads orders from a pipe. The pipe ends when the first process dies. The warden then kills
-// the command, because its lock is not renewed any more. Before a warden kills, it writes a word to its
-// second pipe, so that the first process can tell a killed command from one that has exited. That pipe
-// ends when the warden dies: the first process then starts another (see replaceWarden).
+// It reads orders from a pipe. The pipe ends when the first process dies. The warden then kills the
+// command, because its lock is no longer renewed. Before a warden kills, it writes a message to its
+// second pipe, so that the first process can distinguish a killed command from one that has exited.
+// That pipe ends when the warden dies; the first process then starts another warden (see
+// replaceWarden).
 type warden struct {
 	cmd    *exec.Cmd
 	orders io.WriteCloser
-	words  <-chan byte // closed when the warden has ended
+	words  <-chan byte // messages; closed when the warden has ended
 	killed bool        // the warden has announced that it kills the command
 	reaped bool
 }
 
 // wardenArg, as the first argument, makes the program a warden. The number of the process group
-// follows, unless the warden leads its own.
+// follows, unless the warden leads its own group.
 const wardenArg = "__warden"
 
-// An order is one of the words below and a number.
+// An order is one of the constants below and a number.
 type order struct {
 	Do uint8
 	N  int64
 }
 
-// The orders. The last two are not sent: they stand for an empty and for an ended pipe.
+// The orders. The last two are not sent: they mean an empty pipe and an ended pipe.
 const (
-	setEnd     = iota // until when the command may live, by a clock that both processes have
-	setCommand        // the command: on Unix a process, which may leave the group, or zero once it has ended; on Windows the job object
-	leaveGroup        // so that the group is seen to be empty when the command's processes have ended
-	silence           // there is no order at the moment
-	widowed           // there will be no order, because the first process is dead
+	setEnd     = iota // deadline of the command, by a clock shared by both processes
+	setCommand        // the command: on Unix a process, which may leave the group, or zero after its end; on Windows the job object
+	leaveGroup        // leave the group, so that it is empty when the command's processes have ended
+	silence           // currently no order
+	widowed           // no more orders, because the first process is dead
 )
 
-// The words of a warden.
+// The messages of a warden.
 const (
-	isReady = iota // signals to its group do not end it
-	knows          // it has the command, and all orders before
+	isReady = iota // signals to its group no longer end it
+	knows          // it knows the command, and all earlier orders
 	hasLeft        // it has left the group
-	kills          // it is about to kill the command, whose time is over
+	kills          // it is about to kill the command, whose deadline has passed
 )
 
-// patience is how long this process waits for a word of the warden that it can do without.
+// patience is the time for which this process waits for a message that is not essential.
 const patience = time.Second
 
-// init makes this process a warden or a gate if it was started as one. It is not left to main, because
-// the program of a test must be both, too.
+// init makes this process a warden or a gate if it was started as one. main cannot do this, because
+// the program of a test must become both, too.
 func init() {
 	if len(os.Args) < 2 {
 		return
@@ -77,9 +78,10 @@ func init() {
 	}
 }
 
-// startWarden starts a warden and waits until signals to its group do not end it, but not longer than
-// limit. The warden joins the process group of that number, or leads its own if the number is zero. The
-// first orders are in its pipe before it starts, so a pause of this process does not keep them from it.
+// startWarden starts a warden and waits until signals to its group no longer end it, for at most
+// limit. The warden joins the process group of that number, or leads its own group if the number is
+// zero. The first orders are in its pipe before it starts, so a pause of this process cannot delay
+// them.
 func startWarden(group int, limit time.Duration, first ...order) (*warden, error) {
 	self, err := ownProgram()
 	if err != nil {
@@ -102,9 +104,9 @@ func startWarden(group int, limit time.Duration, first ...order) (*warden, error
 		binary.Write(orders, binary.BigEndian, o)
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("cannot start the process that watches over the command: %w", err)
+		return nil, fmt.Errorf("cannot start the process that watches the command: %w", err)
 	}
-	words := make(chan byte, 8) // more than a warden says
+	words := make(chan byte, 8) // room for more messages than a warden sends
 	go func() {
 		defer close(words)
 		var word [1]byte
@@ -118,22 +120,22 @@ func startWarden(group int, limit time.Duration, first ...order) (*warden, error
 	w := &warden{cmd: cmd, orders: orders, words: words}
 	if !w.says(isReady, limit) {
 		w.dismiss()
-		return nil, errors.New("the process that watches over the command does not start")
+		return nil, errors.New("the process that watches the command does not start")
 	}
 	return w, nil
 }
 
-// onMachine returns an instant of this process by the clock of the machine. That clock is read first, so
-// a pause between the readings makes the time shorter, not longer.
+// onMachine converts an instant of this process to the clock of the machine. It reads that clock
+// first, so that a pause between the readings makes the time shorter, not longer.
 func onMachine(at clock.Instant) time.Duration {
 	now := MachineTime()
 	return now + at.Sub(clock.System.Now())
 }
 
-// allow lets the command live until then, and no longer.
+// allow sets the deadline of the command.
 func (w *warden) allow(until clock.Instant) { w.send(endAt(until)) }
 
-// endAt returns the order that lets the command live until then.
+// endAt returns the order that sets the deadline of the command.
 func endAt(until clock.Instant) order { return order{setEnd, int64(onMachine(until))} }
 
 func (w *warden) setCommand(c int) { w.send(order{setCommand, int64(c)}) }
@@ -149,25 +151,26 @@ func (w *warden) ended() bool {
 	}
 }
 
-// dismiss ends the warden, and nothing else. It may be called twice.
+// dismiss ends only the warden. It may be called twice.
 func (w *warden) dismiss() {
 	if w.reaped {
 		return
 	}
 	w.reaped = true
-	w.cmd.Process.Kill() // it ends nothing but itself, even if it is stopped
-	w.cmd.Wait()         // fails if another has waited for it, but closes the pipes
+	w.cmd.Process.Kill() // ends only this process, even if it is stopped
+	w.cmd.Wait()         // fails if another goroutine has waited for it, but closes the pipes
 	for range w.words {  // until its reader has ended
 	}
 }
 
-// send sends an order. It fails only if the warden has died, which is reported by its words.
+// send sends an order. It fails only if the warden has died. The end of the message channel signals
+// that.
 func (w *warden) send(o order) {
 	w.wake()
 	binary.Write(w.orders, binary.BigEndian, o)
 }
 
-// says waits for this word of the warden, but not longer than limit, and reports whether it came.
+// says waits for this message of the warden, for at most limit, and reports whether it arrived.
 func (w *warden) says(want byte, limit time.Duration) bool {
 	late := time.NewTimer(limit)
 	defer late.Stop()
@@ -184,7 +187,7 @@ func (w *warden) says(want byte, limit time.Duration) bool {
 	}
 }
 
-// hear notes a word of the warden.
+// hear records a message of the warden.
 func (w *warden) hear(word byte, more bool) { w.killed = w.killed || more && word == kills }
 
 // wardenMain runs the warden, and returns its exit code.
@@ -215,19 +218,19 @@ func wardenMain(acks io.Writer) int {
 	}
 }
 
-// forOwnUse refuses an argument that a person has given, and returns the exit code.
+// forOwnUse refuses an argument passed by a person, and returns the exit code.
 func forOwnUse(arg string) int {
 	fmt.Fprintln(os.Stderr, "redlock: "+arg+" is for redlock's own use")
 	return 64 // EX_USAGE
 }
 
-// A watch is what a warden knows. It decides, and does nothing.
+// A watch is the state of a warden. It makes decisions and has no effects.
 type watch struct {
-	until   time.Duration // when the command must be dead, by MachineTime
+	until   time.Duration // deadline of the command, by MachineTime
 	command int
 }
 
-// What a warden does.
+// Actions of a warden.
 type action int
 
 const (
@@ -237,15 +240,15 @@ const (
 	toAnswer
 )
 
-// patience returns how long the warden waits for the next order. The system's timeouts stand still
-// while the machine sleeps, so it looks at the clock now and then.
+// patience returns the longest wait for the next order. The system's timeouts stand still while the
+// machine sleeps, so the warden reads the clock from time to time.
 func (w *watch) patience(now time.Duration) time.Duration {
 	return min(max(0, w.until-now), 250*time.Millisecond)
 }
 
-// obey returns what is to be done upon an order. now is from before the warden looked for it, so
-// that silence after the end means that no order was waiting then: the warden may have been late,
-// and an order that moves the end comes first.
+// obey returns the action for an order. now was read before the warden checked for the order. If it
+// finds silence after the deadline, no order was waiting at that time: the warden may have been
+// late, and an order that moves the deadline comes first.
 func (w *watch) obey(o order, now time.Duration) action {
 	switch o.Do {
 	case setEnd:
@@ -265,7 +268,7 @@ func (w *watch) obey(o order, now time.Duration) action {
 	return toWait
 }
 
-// orderSize is how many bytes an order has in the pipe.
+// orderSize is the size of an order in the pipe, in bytes.
 const orderSize = 1 + 8
 
 func orderOf(text [orderSize]byte) order {

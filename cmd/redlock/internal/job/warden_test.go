@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestAWardenDecidesByAllItsOrders: each case is what a warden finds in its pipe, with the moment
-// before it looked, and what it does then.
-func TestAWardenDecidesByAllItsOrders(t *testing.T) {
+// TestWardenConsidersAllItsOrders: each case lists the orders in the warden's pipe, the time before
+// it read them, and the resulting action.
+func TestWardenConsidersAllItsOrders(t *testing.T) {
 	t.Parallel()
 	type look struct {
 		now time.Duration
@@ -35,9 +35,9 @@ func TestAWardenDecidesByAllItsOrders(t *testing.T) {
 	}
 }
 
-// TestAWardenWaitsNoLongerThanForTheEnd, and looks at the clock now and then, because the machine may
-// sleep while it waits.
-func TestAWardenWaitsNoLongerThanForTheEnd(t *testing.T) {
+// TestWardenWaitsAtMostUntilTheDeadline: it reads the clock from time to time, because the machine
+// may sleep during the wait.
+func TestWardenWaitsAtMostUntilTheDeadline(t *testing.T) {
 	t.Parallel()
 	w := watch{until: time.Hour}
 	assert.Less(t, w.patience(0), time.Second)

@@ -26,7 +26,7 @@ func stopped(t *testing.T, pid int) bool {
 	return got == pid && s.Stopped()
 }
 
-// eventually waits until done.
+// eventually waits until done returns true.
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for late := time.Now().Add(endless); !done(); time.Sleep(time.Millisecond) {
@@ -34,9 +34,9 @@ func eventually(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// TestALateWardenReadsItsOrdersFirst: when it comes to, the command's time is over, and a later end is
+// TestLateWardenReadsItsOrdersFirst: it resumes after the command's deadline, with a later deadline
 // in the pipe.
-func TestALateWardenReadsItsOrdersFirst(t *testing.T) {
+func TestLateWardenReadsItsOrdersFirst(t *testing.T) {
 	for range 20 {
 		w, err := startWarden(0, endless)
 		require.NoError(t, err)
@@ -44,7 +44,7 @@ func TestALateWardenReadsItsOrdersFirst(t *testing.T) {
 		w.allow(clock.System.Now().Add(endless))
 		require.NoError(t, unix.Kill(w.group(), unix.SIGSTOP))
 		eventually(t, "it is stopped", func() bool { return stopped(t, w.group()) })
-		for _, left := range []time.Duration{0, endless} { // not by order, which would continue it
+		for _, left := range []time.Duration{0, endless} { // not with an order, which would continue it
 			require.NoError(t, binary.Write(w.orders, binary.BigEndian, order{setEnd, int64(MachineTime() + left)}))
 		}
 		assert.True(t, w.leave(), "it lives")
@@ -52,9 +52,9 @@ func TestALateWardenReadsItsOrdersFirst(t *testing.T) {
 	}
 }
 
-// TestWhatTheWardenKillsHasNotEndedByItself: this process takes the lock for held when it learns of
-// the end.
-func TestWhatTheWardenKillsHasNotEndedByItself(t *testing.T) {
+// TestKilledCommandIsReportedAsKilled: this holds even if this process still considers the lock
+// held when it learns of the end.
+func TestKilledCommandIsReportedAsKilled(t *testing.T) {
 	lock, _ := held(t, time.Hour)
 	file := filepath.Join(t.TempDir(), "started")
 	j := newJob(t, shell(`echo >`+file+`; while :; do sleep 0.01; done`))
@@ -77,8 +77,8 @@ func TestWhatTheWardenKillsHasNotEndedByItself(t *testing.T) {
 	assert.ErrorIs(t, r.Lost, redlock.ErrLost)
 }
 
-// TestACommandThatKillsItsGroupHasEndedByItself, though its warden was in it.
-func TestACommandThatKillsItsGroupHasEndedByItself(t *testing.T) {
+// TestCommandThatKillsItsGroupIsReportedAsEnded: its warden was in the group.
+func TestCommandThatKillsItsGroupIsReportedAsEnded(t *testing.T) {
 	lock, _ := held(t, time.Hour)
 	r, err := newJob(t, shell(`kill -KILL 0`)).Run(lock, os.Environ())
 	require.NoError(t, err)

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestTheHeadStaysOnTheScreen, however small the window is.
-func TestTheHeadStaysOnTheScreen(t *testing.T) {
+// TestHeadStaysOnTheScreen: this holds in a window of any size.
+func TestHeadStaysOnTheScreen(t *testing.T) {
 	assert.Equal(t, "a\n\n", Frame("a\n", Screen{}), "elsewhere texts follow each other")
 	assert.Equal(t, clearScreen+"LOCK S…\na     …\n... 2 …", Frame("LOCK STATE\na     héld\nb     held\nc     held\n", Screen{7, 3}))
 	assert.Equal(t, clearScreen+"1\n2\n3", Frame("1\n2\n3\n", Screen{7, 3}))

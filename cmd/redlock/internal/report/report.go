@@ -1,4 +1,4 @@
-// Package report tells a person what becomes of a lock while a command waits for it and has it.
+// Package report shows a person the state of a lock while a command waits for it and holds it.
 package report
 
 import (
@@ -13,44 +13,43 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/cmd/redlock/internal/plain"
-	"github.com/redquorum/redquorum/internal/alike"
 	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// A Reporter tells on standard error what becomes of a lock while "redlock run" or "redlock hold"
-// waits for it and has it: with --verbose a line for each state, else on a terminal one line about
-// the waiting, which is kept up to date in place and is erased in the end, else nothing.
+// A Reporter writes the state of a lock to standard error while "redlock run" or "redlock hold"
+// waits for it and holds it. With --verbose it writes a line for each state. Otherwise, on a
+// terminal, it writes one line about the wait, which is updated in place and erased at the end.
 //
-// It is an Observer, which nothing waits for: a terminal that is held up (Ctrl-S) or a pipe that
-// no process reads delays neither the lock nor the command.
+// A Reporter is an Observer. Because no operation waits for an Observer, a blocked terminal
+// (Ctrl-S) or an unread pipe delays neither the lock nor the command.
 type Reporter struct {
 	out     io.Writer
 	names   []string
-	title   string // the names, for people
-	Permits int    // of the name, if there are several; set before the first event, as weight
-	Weight  int    // so many permits are wanted
+	title   string // names, for people
+	Permits int    // number of permits, if the name has several; set before the first event, like Weight
+	Weight  int    // number of requested permits
 	verbose bool
-	Logged  bool // the log tells of the votes; set before the first event
+	Logged  bool // the log contains the votes; set before the first event
 
 	inPlace bool
-	width   func() int // of the terminal, in columns
+	width   func() int // width of the terminal, in columns
 	changed chan struct{}
-	done    chan struct{} // the waiting is over
-	erased  chan struct{} // nothing is in place any more
+	done    chan struct{} // the wait has ended
+	erased  chan struct{} // the line in place is erased
 
-	sameServer sync.Once // that is named twice: a mistake in the settings, which is told without --verbose, too
+	sameServer sync.Once // for a server with two names: a mistake in the settings, reported even without --verbose
 
 	mu     sync.Mutex
-	state  obstacle        // what is waited for; the zero value before the first try has failed
-	faulty map[node]string // those whose last vote was a fault, and what they said
+	state  obstacle        // current obstacle; the zero value before the first failed try
+	faulty map[node]string // nodes whose last vote was a fault, with its text
 }
 
-// A node is a server in a group, which has a state for each group that it is in.
+// A node is a server in a group. Its state is separate for each of its groups.
 type node struct{ group, address string }
 
-// New returns a Reporter for the lock of the names. The caller calls Waited when the
-// waiting is over.
+// New returns a Reporter for the lock of the names. The caller calls Waited after the wait.
 func New(out io.Writer, names []string, verbose, quiet bool) *Reporter {
 	r := &Reporter{
 		out: out, names: names, title: plain.Words(names), verbose: verbose, inPlace: plain.IsTerminal(out) && !verbose && !quiet,
@@ -66,29 +65,30 @@ func New(out io.Writer, names []string, verbose, quiet bool) *Reporter {
 	return r
 }
 
-// An obstacle is why a try has failed.
+// An obstacle is the reason for a failed try.
 type obstacle struct {
 	kind   error          // ErrHeld, ErrQuarantine or ErrNoQuorum
-	held   redlock.Holder // who holds it, if that is known
-	names  string         // of several, those that are in the way
-	all    int            // permits of which none is free, or fewer than weight
-	weight int
-	beside int       // what keeps from permits of which some are free: see redlock.QuorumError
-	until  time.Time // when it may be over; zero if that is not known
-	never  bool      // a key has no TTL
-	behind bool      // this machine's clock is the reason of the quarantine
+	held   redlock.Holder // holder, if known
+	names  string         // if there are several names, the blocked ones
+	of     int            // number of permits of the name, if above one
+	weight int            // number of requested permits
+	isFull bool           // fewer than weight are free
+	beside int            // obstacle to permits although some are free: see Beside of redlock.QuorumError
+	until  time.Time      // time at which it may end; zero if unknown
+	never  bool           // a key has no TTL
+	behind bool           // this machine's clock is the reason for the quarantine
 }
 
-// obstacleOf reads the error of a try that failed at a moment. ok is false if that was the end of
-// the caller's time, which says nothing about the servers.
+// obstacleOf converts the error of a failed try. ok is false if the caller's time had expired,
+// because such an error contains no information about the servers.
 func (r *Reporter) obstacleOf(err error, at time.Time) (o obstacle, ok bool) {
 	var vote *redlock.QuorumError
 	if !errors.As(err, &vote) {
 		return obstacle{}, false
 	}
 	o.held = vote.Holder
-	if o.beside = vote.Beside; r.Permits > 1 && o.beside == 0 { // each try is for one of them, and each has another holder
-		o.held, o.all, o.weight = redlock.Holder{}, r.Permits, r.Weight
+	if o.beside = vote.Beside; r.Permits > 1 && o.beside == 0 { // each try requests one of several permits, and each permit has another holder
+		o.held, o.of, o.weight, o.isFull = redlock.Holder{}, r.Permits, r.Weight, vote.Permits > 0
 	}
 	if o.never = vote.Remaining == redlock.NoTTL; vote.Remaining > 0 {
 		o.until = at.Add(vote.Remaining)
@@ -99,7 +99,7 @@ func (r *Reporter) obstacleOf(err error, at time.Time) (o obstacle, ok bool) {
 		switch inTheWay := vote.InTheWay; {
 		case len(inTheWay) > 0:
 			o.names = plain.Words(inTheWay)
-		case len(r.names) > 1 && slices.Contains(r.names, vote.Name): // is waited for before the others
+		case len(r.names) > 1 && slices.Contains(r.names, vote.Name): // the caller waits for this name before the others
 			o.names = plain.Words([]string{vote.Name})
 		}
 	case errors.Is(vote.Err, redlock.ErrNoQuorum):
@@ -113,27 +113,28 @@ func (r *Reporter) obstacleOf(err error, at time.Time) (o obstacle, ok bool) {
 	return o, true
 }
 
-// Refusal says why a try has failed at this moment, and whether the key has no TTL.
+// Refusal describes the reason of a failed try at this moment, and reports whether the key has no
+// TTL.
 func (r *Reporter) Refusal(err error) (text string, never bool) {
 	now := time.Now()
 	o, _ := r.obstacleOf(err, now)
 	return o.text(now, true), o.never
 }
 
-// same reports whether two obstacles are one state: only their time differs.
+// same reports whether two obstacles are the same state, and differ only in their times.
 func (o obstacle) same(other obstacle) bool {
 	o.until = other.until
 	return o == other
 }
 
-// text says what the obstacle is, with times as of now; since says when a holder took the lock
-// instead, which stays the same.
+// text describes the obstacle, with times relative to now. If since is true, it shows instead the
+// time at which the holder acquired the lock, which stays the same.
 func (o obstacle) text(now time.Time, since bool) string {
 	left := max(0, o.until.Sub(now))
 	switch o.kind {
 	case redlock.ErrQuarantine:
 		if o.behind {
-			return "this machine's clock runs slower than those of most servers, or stood still"
+			return "this machine's clock runs slower than the clocks of most servers, or stood still"
 		}
 		text := "new or restarted servers have no vote yet"
 		switch {
@@ -148,10 +149,14 @@ func (o obstacle) text(now time.Time, since bool) string {
 	}
 	text := "held by another"
 	switch {
+	case o.weight > 1 && o.isFull:
+		text = fmt.Sprintf("fewer than %d of %d permits are free", o.weight, o.of)
+	case o.isFull:
+		text = fmt.Sprintf("all %d permits are held", o.of)
 	case o.weight > 1:
-		text = fmt.Sprintf("fewer than %d of %d permits are free", o.weight, o.all)
-	case o.all > 0:
-		text = fmt.Sprintf("all %d permits are held", o.all)
+		text = fmt.Sprintf("%d free permits of %d are not found yet", o.weight, o.of)
+	case o.of > 0:
+		text = fmt.Sprintf("a free permit of %d is not found yet", o.of)
 	case o.held.Owner != "" && since:
 		text = "held by " + plain.Harmless(o.held.Owner) + " since " + o.held.Since.Local().Format(time.DateTime)
 	case o.held.Owner != "":
@@ -174,7 +179,7 @@ func (o obstacle) text(now time.Time, since bool) string {
 	return text
 }
 
-// rough returns a time as people want to read it.
+// rough formats a time for people.
 func rough(d time.Duration) string {
 	if d < time.Second {
 		return d.Round(10 * time.Millisecond).String()
@@ -201,7 +206,7 @@ func (r *Reporter) Observe(e redlock.Event) {
 	}
 }
 
-// learn takes an event, and returns a line about the state that has changed by it, if one has.
+// learn processes an event, and returns a line if the state has changed.
 func (r *Reporter) learn(e redlock.Event) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -229,8 +234,8 @@ func (r *Reporter) learn(e redlock.Event) string {
 	return ""
 }
 
-// vote tells when a node begins to fail, and when it votes again: what else it answers, as it does in
-// quarantine, does not end a fault.
+// vote reports the first fault of a node, and its next vote. Other answers, as in quarantine, do
+// not end a fault. Requests that end with our own Close are not faults.
 func (r *Reporter) vote(e redlock.Event) string {
 	fault := e.Outcome == redlock.Failed || e.Outcome == redlock.Unknown
 	of := node{e.Group, e.Node}
@@ -240,7 +245,7 @@ func (r *Reporter) vote(e redlock.Event) string {
 		called = "group " + plain.Word(e.Group) + ": " + called
 	}
 	switch {
-	case !fault && (!failed || !e.Op.Acquires() && !e.Op.Extends()):
+	case errors.Is(e.Err, pool.ErrClosed), !fault && (!failed || !e.Op.Acquires() && !e.Op.Extends()):
 		return ""
 	case !fault:
 		delete(r.faulty, of)
@@ -256,12 +261,13 @@ func (r *Reporter) vote(e redlock.Event) string {
 	return called + ": fails: " + why
 }
 
-// Because adds to a loss for want of a renewal what the servers said instead.
+// Because adds the faults of the servers to the error of a lock that was lost because it was not
+// renewed.
 func (r *Reporter) Because(lost error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var vote *redlock.QuorumError
-	if lost == nil || len(r.faulty) == 0 || errors.As(lost, &vote) { // which has it
+	if lost == nil || len(r.faulty) == 0 || errors.As(lost, &vote) { // the error contains them already
 		return lost
 	}
 	var nodes, says []string
@@ -270,19 +276,19 @@ func (r *Reporter) Because(lost error) error {
 	}) {
 		nodes, says = append(nodes, n.address), append(says, r.faulty[n])
 	}
-	return fmt.Errorf("%w: %s", lost, alike.Together(nodes, says))
+	return fmt.Errorf("%w: %s", lost, protocol.Together(nodes, says))
 }
 
 const (
-	// redrawn is how often the line in place is drawn if nothing has changed: it has seconds.
+	// redrawn is the interval at which an unchanged line is drawn again, because it shows seconds.
 	redrawn = time.Second
-	// eraseLimit is how long Waited waits for a terminal that is held up.
+	// eraseLimit is the time for which Waited waits for a blocked terminal.
 	eraseLimit = 200 * time.Millisecond
 
 	EraseLine = "\r\x1b[K"
 )
 
-// draw keeps the line in place up to date until Waited is called.
+// draw updates the line in place until Waited is called.
 func (r *Reporter) draw() {
 	defer close(r.erased)
 	tick := time.NewTicker(redrawn)
@@ -305,7 +311,7 @@ func (r *Reporter) draw() {
 	}
 }
 
-// line returns what is to be read while the lock is waited for, at most as wide as the terminal.
+// line returns the line for the wait, at most as wide as the terminal.
 func (r *Reporter) line() string {
 	r.mu.Lock()
 	state := r.state
@@ -320,7 +326,7 @@ func (r *Reporter) line() string {
 	return string(line)
 }
 
-// Waited ends the line in place, for good.
+// Waited ends the line in place permanently.
 func (r *Reporter) Waited() {
 	close(r.done)
 	select {

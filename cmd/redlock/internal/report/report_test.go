@@ -14,10 +14,11 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// failed is a try that ended with an error of this kind.
+// failed returns the event of a try that failed with an error of this kind.
 func failed(vote redlock.QuorumError) redlock.Event {
 	vote.Op, vote.Nodes, vote.Quorum = "acquire", 5, 3
 	return redlock.Event{Kind: redlock.EventAttempt, Time: time.Now(), Err: &vote}
@@ -27,7 +28,7 @@ func heldBy(owner string, since time.Time) redlock.Event {
 	return failed(redlock.QuorumError{Name: "nightly", Err: redlock.ErrHeld, Holder: redlock.Holder{Owner: owner, Since: since}, Remaining: 8 * time.Second})
 }
 
-// forgetful is a try that new servers have failed.
+// forgetful returns the event of a try that failed because of new servers.
 func forgetful(left time.Duration) redlock.Event {
 	return quarantined(left, &protocol.QuarantineError{Reason: "it is new"})
 }
@@ -43,8 +44,9 @@ func vote(node string, outcome protocol.Outcome, err error) redlock.Event {
 	return redlock.Event{Kind: redlock.EventVote, Op: protocol.OpAcquire, Node: node, Outcome: outcome, Err: err}
 }
 
-// TestAServerUnderTwoNamesIsToldOnce, without --verbose, too: it is a mistake in the settings.
-func TestAServerUnderTwoNamesIsToldOnce(t *testing.T) {
+// TestServerWithTwoNamesIsReportedOnce: it is reported even without --verbose, because it is a
+// mistake in the settings.
+func TestServerWithTwoNamesIsReportedOnce(t *testing.T) {
 	for _, verbose := range []bool{false, true} {
 		var out buffer
 		r := New(&out, []string{"nightly"}, verbose, false)
@@ -57,8 +59,17 @@ func TestAServerUnderTwoNamesIsToldOnce(t *testing.T) {
 	}
 }
 
-// TestAReporterTellsEachStateOnce, however many events there are.
-func TestAReporterTellsEachStateOnce(t *testing.T) {
+func TestCloseIsNotAFaultOfAServer(t *testing.T) {
+	var out buffer
+	r := New(&out, []string{"nightly"}, true, false)
+	r.Observe(vote("a:1", protocol.Unknown, pool.ErrClosed))
+	r.Observe(vote("b:1", protocol.Failed, errors.New("connection refused")))
+	r.Waited()
+	assert.Equal(t, "redlock: b:1: fails: connection refused\n", out.String())
+}
+
+// TestReporterWritesEachStateOnce: the number of events does not matter.
+func TestReporterWritesEachStateOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out buffer
 		r := New(&out, []string{"nightly"}, true, false)
@@ -68,7 +79,7 @@ func TestAReporterTellsEachStateOnce(t *testing.T) {
 			r.Observe(vote("a:1", protocol.Failed, errors.New("refused")))
 			r.Observe(vote("b:2", protocol.Refused, nil))
 			released := vote("a:1", protocol.Granted, nil)
-			released.Op = protocol.OpRelease // which a server in quarantine grants, too
+			released.Op = protocol.OpRelease // a server in quarantine grants a release, too
 			r.Observe(released)
 			elsewhere := vote("a:1", protocol.Granted, nil)
 			elsewhere.Group = "other"
@@ -92,14 +103,14 @@ func TestAReporterTellsEachStateOnce(t *testing.T) {
 			"redlock: a:1: answers again",
 			"redlock: nightly: held by web-4" + at,
 			"redlock: nightly: new or restarted servers have no vote yet (new ones have it after redlock reset)",
-			"redlock: nightly: this machine's clock runs slower than those of most servers, or stood still",
+			"redlock: nightly: this machine's clock runs slower than the clocks of most servers, or stood still",
 			"redlock: nightly: acquired with 4 votes after 52.3s, valid for 9s unless renewed",
 			"redlock: nightly: released after 10ms, confirmed by 5 servers",
 		}, strings.Split(strings.TrimSpace(out.String()), "\n"))
 	})
 }
 
-// inPlace returns a reporter at a terminal of so many columns.
+// inPlace returns a reporter at a terminal with width columns.
 func inPlace(out *buffer, width int) *Reporter {
 	r := New(out, []string{"nightly"}, false, false)
 	r.inPlace, r.erased, r.width = true, make(chan struct{}), func() int { return width }
@@ -107,8 +118,8 @@ func inPlace(out *buffer, width int) *Reporter {
 	return r
 }
 
-// TestALineInPlaceIsKeptUpToDate: it has the new owner, the seconds, and is gone in the end.
-func TestALineInPlaceIsKeptUpToDate(t *testing.T) {
+// TestLineInPlaceIsUpdated: it shows the new owner and the seconds, and is erased at the end.
+func TestLineInPlaceIsUpdated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out buffer
 		r := inPlace(&out, 80)
@@ -122,7 +133,7 @@ func TestALineInPlaceIsKeptUpToDate(t *testing.T) {
 			synctest.Wait()
 		}
 		time.Sleep(1100 * time.Millisecond)
-		r.Observe(heldBy("web-4", since.Add(time.Hour))) // its clock is ahead
+		r.Observe(heldBy("web-4", since.Add(time.Hour))) // the clock of the holder is ahead
 		synctest.Wait()
 		r.Waited()
 		r.Observe(heldBy("web-5", since))
@@ -136,7 +147,7 @@ func TestALineInPlaceIsKeptUpToDate(t *testing.T) {
 	})
 }
 
-func TestALineInPlaceIsNoWiderThanTheTerminal(t *testing.T) {
+func TestLineInPlaceFitsTheTerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out buffer
 		r := inPlace(&out, 30)
@@ -147,8 +158,7 @@ func TestALineInPlaceIsNoWiderThanTheTerminal(t *testing.T) {
 	})
 }
 
-// TestATerminalThatIsHeldUpKeepsNoLockFromItsCommand.
-func TestATerminalThatIsHeldUpKeepsNoLockFromItsCommand(t *testing.T) {
+func TestBlockedTerminalDelaysNoLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := inPlace(new(buffer), 80)
 		stuck := make(chan struct{})
@@ -181,7 +191,7 @@ func (b blocked) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A buffer is an output that is read while it is written.
+// A buffer is an output that can be read while it is written.
 type buffer struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -199,14 +209,15 @@ func (b *buffer) String() string {
 	return b.text.String()
 }
 
-// TestAReporterTellsWhatIsBesidePermits, and not that all of them are held.
-func TestAReporterTellsWhatIsBesidePermits(t *testing.T) {
+// TestReporterNamesTheObstacleToPermits: it does not claim that all permits are held.
+func TestReporterNamesTheObstacleToPermits(t *testing.T) {
 	since := time.Date(2026, 11, 22, 12, 0, 0, 0, time.Local)
 	for text, vote := range map[string]redlock.QuorumError{
 		"held by permits of 5":                                            {Beside: 5},
 		"held by a lock without permits":                                  {Beside: 1},
 		"held by web-3 since 2026-11-22 12:00:00, a lock without permits": {Beside: 1, Holder: redlock.Holder{Owner: "web-3", Since: since}},
 		"all 3 permits are held":                                          {Permits: 3},
+		"a free permit of 3 is not found yet":                             {}, // the failed vote was for one of the permits
 	} {
 		r := New(&buffer{}, []string{"nightly"}, false, false)
 		r.Permits, r.Weight = 3, 1

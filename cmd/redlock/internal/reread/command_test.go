@@ -15,7 +15,7 @@ import (
 	tr "github.com/stretchr/testify/require"
 )
 
-func TestWhatAPasswordCommandPrintsIsReused(t *testing.T) {
+func TestOutputOfAPasswordCommandIsReused(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("no /bin/sh here")
 	}
@@ -42,8 +42,9 @@ func TestWhatAPasswordCommandPrintsIsReused(t *testing.T) {
 	assert.Equal(t, 2, strings.Count(string(text), "run"))
 }
 
-// TestAPasswordCommandThatHangsIsRunAgain, though it is a pipe, whose other end outlives the shell.
-func TestAPasswordCommandThatHangsIsRunAgain(t *testing.T) {
+// TestHangingPasswordCommandIsRunAgain: the command may be a pipe whose other end outlives the
+// shell.
+func TestHangingPasswordCommandIsRunAgain(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("no /bin/sh here")
 	}
@@ -61,15 +62,14 @@ func TestAPasswordCommandThatHangsIsRunAgain(t *testing.T) {
 	password, err := c.Output(t.Context())
 	tr.NoError(t, err)
 	assert.Equal(t, "secret", password)
-	if text, err := os.ReadFile(filepath.Join(dir, "pid")); err == nil { // else it was killed before it wrote
+	if text, err := os.ReadFile(filepath.Join(dir, "pid")); err == nil { // otherwise it was killed before it wrote
 		tr.Eventually(t, func() bool {
 			return exec.Command("kill", "-0", strings.TrimSpace(string(text))).Run() != nil
 		}, time.Minute, time.Millisecond, "all of the pipe was killed")
 	}
 }
 
-// TestWhatAPasswordCommandLeavesBehindHoldsNobodyUp.
-func TestWhatAPasswordCommandLeavesBehindHoldsNobodyUp(t *testing.T) {
+func TestLeftoverOfAPasswordCommandDelaysNoCaller(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("no /bin/sh here")
 	}
@@ -78,7 +78,7 @@ func TestWhatAPasswordCommandLeavesBehindHoldsNobodyUp(t *testing.T) {
 	assert.Equal(t, "secret", password)
 }
 
-func TestAPasswordCommandThatFails(t *testing.T) {
+func TestFailingPasswordCommand(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("no /bin/sh here")
 	}

@@ -1,5 +1,5 @@
-// Package reread has what may change while a process lives: certificates, tokens and passwords, from files
-// and from commands.
+// Package reread provides settings that may change while a process lives: certificates, tokens and
+// passwords, from files and from commands.
 package reread
 
 import (
@@ -10,23 +10,25 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"github.com/redquorum/redquorum/cmd/redlock/internal/plain"
 )
 
-// A Files is what the files of a flag say. They are read at each use, because a process may live for
-// longer than a certificate or a token. Their text is compared, and not their times and sizes, which
-// stay the same when a file is written twice within one tick of its file system's clock.
+// A Files is the parsed content of the files of a flag. The files are read at each use, because a
+// process may live longer than a certificate or a token. The contents are compared instead of times
+// and sizes, because these stay the same if a file is written twice within one tick of its file
+// system's clock.
 type Files[T any] struct {
 	files   []string
-	parse   func(texts ...[]byte) (T, error) // never repeats a text, which may be secret
-	explain func(error) error                // says which flag it is
-	Stderr  io.Writer                        // where it tells what is wrong
+	parse   func(texts ...[]byte) (T, error) // must not quote a text, which may be secret
+	explain func(error) error                // adds the name of the flag
+	Stderr  io.Writer                        // for warnings
 
 	mu    sync.Mutex
-	seen  string // the texts at the last look, or why there were none
-	value T      // of the last files that were good
-	wrong error  // what is wrong with the files of the last look
+	seen  string // texts at the last look, or the error
+	value T      // value of the last valid files
+	wrong error  // error of the files at the last look
 }
 
 // Read reads the files for the first time.
@@ -38,9 +40,9 @@ func Read[T any](files []string, stderr io.Writer, explain func(error) error, pa
 	return r, nil
 }
 
-// Current returns what the files say, or what they said before if they are broken. Two files that do not
-// fit together are broken, too, so that they can be replaced one after the other. Each change that is
-// not used is told once.
+// Current returns the value of the files, or their previous value if they are invalid. Two files
+// that do not fit together are invalid, too, so that they can be replaced one at a time. Each
+// rejected change is reported once.
 func (r *Files[T]) Current() T {
 	value, err := r.look()
 	if err != nil {
@@ -49,7 +51,7 @@ func (r *Files[T]) Current() T {
 	return value
 }
 
-// look returns the value, and an error if the files have changed and are broken.
+// look returns the value, and an error if the files have changed and are invalid.
 func (r *Files[T]) look() (T, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,15 +73,15 @@ func (r *Files[T]) look() (T, error) {
 	return r.value, err
 }
 
-// Wrong returns why the files are not used as the last Current saw them, or nil.
+// Wrong returns the reason the last Current did not use the files, or nil.
 func (r *Files[T]) Wrong() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.wrong
 }
 
-// readAll returns the texts of files, and what is the same only if they are, or the error is. It is never
-// empty.
+// readAll returns the texts of files, and all, which changes if and only if a text or the error
+// does. all is never empty.
 func readAll(files []string) (texts [][]byte, all string, err error) {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
@@ -92,8 +94,22 @@ func readAll(files []string) (texts [][]byte, all string, err error) {
 	return texts, all, nil
 }
 
-// isReadOnce reports whether a file is gone once it was read, as the pipe of a shell's <(COMMAND) is.
+// isReadOnce reports whether a file can be read only once, like the pipe of a shell's <(COMMAND).
 func isReadOnce(file string) bool {
 	info, err := os.Stat(file)
 	return err == nil && info.Mode()&(fs.ModeNamedPipe|fs.ModeCharDevice) != 0
 }
+
+// reading counts the files that are being read before the first lock. This can take any time, for
+// example for a pipe without a writer, and no context ends it.
+var reading atomic.Int32
+
+// First reads a setting that is needed to start.
+func First[T any](read func() (T, error)) (T, error) {
+	reading.Add(1)
+	defer reading.Add(-1)
+	return read()
+}
+
+// IsFirst reports whether a First is in progress.
+func IsFirst() bool { return reading.Load() > 0 }

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// certificateOf returns a certificate that was written and read. Its subject has each kind of part that programs
-// write in their own way.
+// certificateOf returns a certificate after encoding and decoding it. Its subject has each kind of
+// part that programs write differently.
 func certificateOf(t *testing.T, parts ...string) *x509.Certificate {
 	t.Helper()
 	numbers := map[string]asn1.ObjectIdentifier{
@@ -43,7 +43,7 @@ func certificateOf(t *testing.T, parts ...string) *x509.Certificate {
 	return read
 }
 
-// TestSubjectsAreSetsOfParts, as openssl, keytool and Go write them.
+// TestSubjectsAreSetsOfParts: the parts can be in the notations of openssl, keytool and Go.
 func TestSubjectsAreSetsOfParts(t *testing.T) {
 	t.Parallel()
 	c := certificateOf(t, "DC", "example", "DC", "com", "O", "Müller, Inc.", "OU", "a+b", "OU", "jobs", "CN", "billing", "UID", "42")
@@ -75,8 +75,8 @@ func TestSubjectsAreSetsOfParts(t *testing.T) {
 	assert.Contains(t, Describe(c), " DNS:billing.example URI:spiffe://example/billing email:billing@example IP:10.0.0.1")
 }
 
-// TestACertificateWithoutASubject is known by its other names alone.
-func TestACertificateWithoutASubject(t *testing.T) {
+// TestCertificateWithoutASubject: only its alternative names identify it.
+func TestCertificateWithoutASubject(t *testing.T) {
 	t.Parallel()
 	c := certificateOf(t)
 	table, err := Parse([]byte("- {label: a, subjects: [CN=a]}\n- {label: b, subjects: ['URI:spiffe://example/billing']}"))

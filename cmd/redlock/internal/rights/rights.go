@@ -1,11 +1,14 @@
-// Package rights says what a client of "redlock serve --tokens" may do. It parses the file, finds the
-// entry of a token or certificate, and decides. It is pure: it reads no file and knows no request.
+// Package rights decides the rights of clients of "redlock serve --tokens". It parses the file,
+// finds the entry of a token or certificate, and checks rights. It is pure: it does not read files
+// and does not handle requests.
 //
-//   - label: billing                     # whose sessions and leases these are; shown and logged
-//     sha256: [9f86…, 2c26…]             # of its tokens: two while the one replaces the other
+//   - label: billing                     # owner of sessions and leases; shown and logged
+//     sha256: [9f86…, 2c26…]             # of its tokens; two during a rotation
 //     subjects: ["CN=billing,O=Example"] # of its certificates, or DNS:billing.example
-//     lock: ["billing/**", "invoice:*"]  # may be locked, and looked at
-//     look: ["**"]                       # may be looked at
+//     lock: ["billing/**", "invoice:*"]  # names to lock and look at
+//     look: ["**"]                       # names to look at
+//     share: {sessions: 20, leases: 500, waits: 50} # limits of use at a time
+//     sessions: true                     # an operator: may list and end the sessions of all clients
 package rights
 
 import (
@@ -28,36 +31,72 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A Right is what may be done with a lock.
+// A Right permits an operation on a lock.
 type Right string
 
-// The rights. Who may lock a name may look at it, too.
+// The rights. The right to lock a name includes the right to look at it.
 const (
 	Look Right = "look"
 	Lock Right = "lock"
 )
 
-// Every matches each name.
+// The shares: resources that a client may use up to a limit.
+const (
+	Sessions = "sessions"
+	Leases   = "leases"
+	Waits    = "waits"
+)
+
+// shares are the names of each share in a sentence, and the action that makes room.
+var shares = map[string]struct{ noun, action string }{
+	Sessions: {"sessions", "end one first"},
+	Leases:   {"leases", "release one first"},
+	Waits:    {"waiting requests", "ask again when one is answered"},
+}
+
+// Every is the pattern that matches every name.
 const Every = "**"
 
-// A Client is one that is known, with what it may do. Label tells clients apart.
+// A Client is a known client with its rights. Label identifies the client.
 type Client struct {
 	Label      string
 	SHA256     []string
 	Subjects   []string
-	Look, Lock []string // patterns of names
+	Look, Lock []string       // patterns of names
+	Operator   bool           `yaml:"sessions"` // may list the sessions of all clients, and end them
+	Share      map[string]int // limits by Sessions, Leases and Waits; without an entry: none
 
-	sums  [][]byte // of SHA256
-	names []string // of Subjects, as namesOf has them
+	sums  [][]byte // decoded SHA256
+	names []string // Subjects in the form of namesOf
 }
 
-// May reports whether a client may do something with a lock.
+// May reports whether a client has a right on a lock.
 func (c *Client) May(do Right, name string) bool {
 	return slices.ContainsFunc(c.patterns(do), func(p string) bool { return matches(p, name) })
 }
 
-// MayAll is May for whatever names there are.
+// MayAll reports whether a client has a right on all names.
 func (c *Client) MayAll(do Right) bool { return slices.Contains(c.patterns(do), Every) }
+
+// Exceeds returns the reason a client that uses a number of a share may not use another one, or an
+// empty text.
+func (c *Client) Exceeds(share string, used int) string {
+	most, ok := c.Share[share]
+	if !ok || used < most {
+		return ""
+	}
+	return fmt.Sprintf("%q has %d %s, and its share in --tokens is %d: %s, or ask an operator for a larger share",
+		c.Label, used, shares[share].noun, most, shares[share].action)
+}
+
+// UsedPart returns the used part of a share, from 0 to 1, or more if the share was reduced. It is
+// zero without a limit.
+func (c *Client) UsedPart(share string, used int) float64 {
+	if most := c.Share[share]; most > 0 {
+		return float64(used) / float64(most)
+	}
+	return 0
+}
 
 func (c *Client) patterns(do Right) []string {
 	if do == Lock {
@@ -66,8 +105,8 @@ func (c *Client) patterns(do Right) []string {
 	return slices.Concat(c.Look, c.Lock)
 }
 
-// matches reports whether a name is one of a pattern. That is as in path.Match, where * stands for any text
-// without a slash, except that ** at the end stands for any text.
+// matches reports whether a name matches a pattern. The rules are those in path.Match, where *
+// stands for any text without a slash, except that ** at the end stands for any text.
 func matches(pattern, name string) bool {
 	if head, ok := strings.CutSuffix(pattern, Every); ok {
 		return strings.HasPrefix(name, head)
@@ -76,15 +115,15 @@ func matches(pattern, name string) bool {
 	return ok
 }
 
-// Pattern returns the pattern that matches a name and no other.
+// Pattern returns the pattern that matches only this name.
 func Pattern(name string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(name)
 }
 
-// A Table has all clients that are known.
+// A Table lists all known clients.
 type Table []Client
 
-// All returns the table of one client, without a label, which has all rights and any of these tokens.
+// All returns the table of one client without a label, with all rights and any of these tokens.
 func All(tokens ...string) Table {
 	c := Client{Lock: []string{Every}}
 	for _, token := range tokens {
@@ -94,10 +133,11 @@ func All(tokens ...string) Table {
 	return Table{c}
 }
 
-// LeastToken is how many bytes a token has at least. A shorter one could be guessed from its sum.
+// LeastToken is the minimum length of a token, in bytes. A shorter token could be guessed from its
+// hash.
 const LeastToken = 16
 
-// OfToken returns the client with a token, or nil. It takes as long whatever is given.
+// OfToken returns the client with a token, or nil. Its running time does not depend on the token.
 func (t Table) OfToken(token string) (found *Client) {
 	have := sha256.Sum256([]byte(token))
 	for i := range t {
@@ -110,8 +150,8 @@ func (t Table) OfToken(token string) (found *Client) {
 	return found
 }
 
-// OfCertificate returns the client of a certificate: the first with its subject, or one of its subject alternative
-// names. It returns nil if there is none.
+// OfCertificate returns the client of a certificate: the first one with its subject, or with one of
+// its subject alternative names. It returns nil for an unknown certificate.
 func (t Table) OfCertificate(of *x509.Certificate) *Client {
 	names := namesOf(of)
 	i := slices.IndexFunc(t, func(c Client) bool {
@@ -123,17 +163,17 @@ func (t Table) OfCertificate(of *x509.Certificate) *Client {
 	return &t[i]
 }
 
-// line is where YAML is wrong. The decoder's own words are not repeated: they quote what they do not
-// understand, which may be a token.
+// line matches the position of a YAML error. The text of the decoder is not repeated, because it
+// quotes invalid input, which may be a token.
 var line = regexp.MustCompile(`line \d+`)
 
-// Parse returns the table that a file has.
+// Parse parses the text of a file.
 func Parse(text []byte) (t Table, err error) {
 	documents := yaml.NewDecoder(bytes.NewReader(text))
 	documents.KnownFields(true)
 	if err := documents.Decode(&t); err != nil && !errors.Is(err, io.EOF) {
 		at := cmp.Or(line.FindString(err.Error()), "some line")
-		return nil, fmt.Errorf("%s: must be a YAML list of entries with label, sha256, subjects, lock and look, each at most once", at)
+		return nil, fmt.Errorf("%s: must be a YAML list of entries with label, sha256, subjects, lock, look, sessions and share, each at most once", at)
 	}
 	if !errors.Is(documents.Decode(new(yaml.Node)), io.EOF) {
 		return nil, errors.New("more than one YAML document: remove the line --- between them")
@@ -150,7 +190,8 @@ func Parse(text []byte) (t Table, err error) {
 	return t, nil
 }
 
-// check completes a client, and refuses what cannot be meant. What the clients before it have is in known.
+// check completes a client, and refuses an invalid one. known contains the labels, tokens and
+// subjects of the clients before it.
 func (c *Client) check(known map[string]bool) error {
 	isTaken := func(what, text string) bool {
 		was := known[what+text]
@@ -190,6 +231,14 @@ func (c *Client) check(known map[string]bool) error {
 	for _, p := range slices.Concat(c.Look, c.Lock) {
 		if !isPattern(p) {
 			return fmt.Errorf("the pattern %q is invalid: write it as for path.Match, or as text with ** at its end", p)
+		}
+	}
+	for share, most := range c.Share {
+		switch _, ok := shares[share]; {
+		case !ok:
+			return fmt.Errorf("share: %q is unknown: use sessions, leases or waits", share)
+		case most < 1:
+			return fmt.Errorf("share: %s: %d must be at least 1; omit it for no limit", share, most)
 		}
 	}
 	return nil

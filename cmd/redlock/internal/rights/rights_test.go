@@ -8,17 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/redquorum/redquorum/internal/pure"
 )
-
-func TestRightsAreDecidedWithoutTheWorld(t *testing.T) {
-	t.Parallel()
-	pure.Check(t, pure.Rules{Imports: []string{
-		"bytes", "cmp", "crypto/sha256", "crypto/subtle", "crypto/x509", "encoding/asn1", "encoding/hex", "errors", "fmt", "io", "path", "regexp", "slices", "strings", "unicode", "unicode/utf8",
-		"go.yaml.in/yaml/v3",
-	}})
-}
 
 func TestMay(t *testing.T) {
 	t.Parallel()
@@ -51,7 +41,7 @@ func TestMay(t *testing.T) {
 	assert.True(t, looker.May(Look, "a"))
 	assert.False(t, looker.May(Lock, "a"))
 	assert.False(t, looker.May(Right("grant"), "b"))
-	for _, name := range []string{"billing/a", `a\*b`, "a*", "**", "job-?", "[0-9]", "ä"} { // the pattern of one name
+	for _, name := range []string{"billing/a", `a\*b`, "a*", "**", "job-?", "[0-9]", "ä"} { // each pattern matches one name
 		own := &Client{Lock: []string{Pattern(name)}}
 		assert.True(t, own.May(Lock, name), name)
 		assert.False(t, own.May(Lock, name+"x") || own.May(Lock, "x"+name), name)
@@ -68,7 +58,7 @@ const (
 	second = "the-second-of-the-tokens"
 )
 
-func TestAClientIsFound(t *testing.T) {
+func TestClientIsFound(t *testing.T) {
 	t.Parallel()
 	table, err := Parse([]byte(`
 - label: billing
@@ -92,8 +82,35 @@ func TestAClientIsFound(t *testing.T) {
 	assert.Nil(t, all.OfToken("another-token-of-theirs"))
 }
 
-// TestWrongFiles are refused, and not repeated, because a token may be where its sum should be.
-func TestWrongFiles(t *testing.T) {
+func TestShareIsALimit(t *testing.T) {
+	t.Parallel()
+	const ask = "ask an operator for a larger share"
+	for _, c := range []struct {
+		limits map[string]int
+		share  string
+		used   int
+		says   string
+	}{
+		{nil, Sessions, 1_000_000, ""},
+		{map[string]int{Leases: 1}, Sessions, 1_000_000, ""},
+		{map[string]int{Sessions: 20}, Sessions, 0, ""},
+		{map[string]int{Sessions: 20}, Sessions, 19, ""},
+		{map[string]int{Sessions: 20}, Sessions, 20, `"billing" has 20 sessions, and its share in --tokens is 20: end one first, or ` + ask},
+		{map[string]int{Leases: 3}, Leases, 5, `"billing" has 5 leases, and its share in --tokens is 3: release one first, or ` + ask}, // reduced
+		{map[string]int{Waits: 1}, Waits, 1, `"billing" has 1 waiting requests, and its share in --tokens is 1: ask again when one is answered, or ` + ask},
+	} {
+		of := &Client{Label: "billing", Share: c.limits}
+		assert.Equal(t, c.says, of.Exceeds(c.share, c.used), "%v %s %d", c.limits, c.share, c.used)
+		assert.Equal(t, c.says != "", of.UsedPart(c.share, c.used) >= 1)
+	}
+	half := &Client{Share: map[string]int{Waits: 4}}
+	assert.Equal(t, 0.5, half.UsedPart(Waits, 2))
+	assert.Zero(t, half.UsedPart(Leases, 2))
+}
+
+// TestInvalidFiles: invalid files are refused, and not quoted, because a token may be in the place
+// of its hash.
+func TestInvalidFiles(t *testing.T) {
 	t.Parallel()
 	entry := "- label: a\n  sha256: [" + sum(first) + "]\n"
 	for text, says := range map[string]string{
@@ -119,13 +136,19 @@ func TestWrongFiles(t *testing.T) {
 		"- {label: a, subjects: ['']}":            `subject "": is empty: write it as openssl`,
 		"- {label: a, subjects: [b]}":             `subject "b": "b" is not a part of a subject, such as CN=billing`,
 		"- {label: a, subjects: ['CN=b, O=c', 'subject=O = c, CN = b']}": "is duplicated",
-		entry + "  lock: ['']":      `the pattern ""`,
-		entry + "  look: ['[']":     `the pattern "["`,
-		entry + `  lock: ['a\']`:    `the pattern "a\\"`,
-		entry + `  force: [a]`:      `must be a YAML list of entries`,
-		entry + "  lock: ['a**b']":  `the pattern "a**b"`,
-		entry + "  lock: ['a*/**']": `the pattern "a*/**"`,
-		entry + "  lock: ['***']":   `the pattern "***"`,
+		entry + "  lock: ['']":                    `the pattern ""`,
+		entry + "  look: ['[']":                   `the pattern "["`,
+		entry + `  lock: ['a\']`:                  `the pattern "a\\"`,
+		entry + `  force: [a]`:                    `must be a YAML list of entries`,
+		entry + "  lock: ['a**b']":                `the pattern "a**b"`,
+		entry + "  lock: ['a*/**']":               `the pattern "a*/**"`,
+		entry + "  lock: ['***']":                 `the pattern "***"`,
+		entry + "  sessions: [a]":                 `must be a YAML list of entries`,
+		entry + "  share: {locks: 3}":             `share: "locks" is unknown: use sessions, leases or waits`,
+		entry + "  share: {waits: 0}":             `share: waits: 0 must be at least 1; omit it for no limit`,
+		entry + "  share: {leases: -1, waits: 1}": `share: leases: -1 must be at least 1`,
+		entry + "  share: {leases: many}":         `must be a YAML list of entries`,
+		entry + "  share: {waits: 1, waits: 2}":   `must be a YAML list of entries`,
 	} {
 		_, err := Parse([]byte(text))
 		if assert.ErrorContains(t, err, says, text) {

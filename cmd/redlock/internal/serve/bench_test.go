@@ -16,21 +16,24 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/testenv"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
+
+	"github.com/redquorum/redquorum/cmd/redlock/internal/serve/api"
 )
 
-// heap is what is in use after all garbage is gone, stacks included.
+// heap returns the memory in use after garbage collection, including stacks.
 func heap() int64 {
 	runtime.GC()
-	runtime.GC() // what pools kept alive through the first
+	runtime.GC() // frees the memory that pools kept through the first collection
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc + m.StackInuse)
 }
 
-// listen serves on a Unix socket, and returns what connects to it and asks on the connection.
+// listen serves on a Unix socket. It returns a function that opens a connection and sends requests
+// on it.
 func dialler(b *testing.B, s *Server) func() func(what, session, body string) answer {
 	socket := filepath.Join(b.TempDir(), "socket")
 	listener, err := net.Listen("unix", socket)
@@ -44,7 +47,7 @@ func dialler(b *testing.B, s *Server) func() func(what, session, body string) an
 		b.Cleanup(func() { conn.Close() })
 		return func(what, session, body string) (a answer) {
 			fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nRedlock-Session: %s\r\nContent-Length: %d\r\n\r\n%s", what, session, len(body), body)
-			text := make([]byte, 4096) // more than any of these answers has
+			text := make([]byte, 4096) // more than any of these answers
 			n, err := conn.Read(text)
 			require.NoError(b, err)
 			_, text, _ = bytes.Cut(text[:n], []byte("\r\n\r\n"))
@@ -55,8 +58,8 @@ func dialler(b *testing.B, s *Server) func() func(what, session, body string) an
 	}
 }
 
-// BenchmarkIdleSession tells the memory of a session that has no locks, that of its connection, and
-// that of a stream on it. The clients are in this process and have next to none.
+// BenchmarkIdleSession measures the memory of a session without locks, of its connection, and of a
+// stream on it. The clients are in this process and use almost no memory.
 func BenchmarkIdleSession(b *testing.B) {
 	_, s := start(b, Config{})
 	connect := dialler(b, s)
@@ -64,7 +67,7 @@ func BenchmarkIdleSession(b *testing.B) {
 	for b.Loop() {
 		before := heap()
 		for i := range n {
-			of, err := s.table.open(fmt.Sprint(i), "", sessionWish{TTL: time.Hour.Milliseconds()}, false)
+			of, err := s.table.open(fmt.Sprint(i), anybody, api.SessionRequest{TTL: time.Hour.Milliseconds()}, false)
 			require.NoError(b, err)
 			of.leave()
 		}
@@ -88,10 +91,10 @@ func BenchmarkIdleSession(b *testing.B) {
 	}
 }
 
-// BenchmarkLossTold deletes a lock on three of five servers, and tells how long it takes for its client
-// to know by a long poll, over a Unix socket, and for the context of the library's lock to end.
+// BenchmarkLossTold deletes a lock on three of five servers. It measures the time until the client
+// notices by a long poll over a Unix socket, and until the context of the library's lock ends.
 func BenchmarkLossTold(b *testing.B) {
-	need.Redis(b)
+	testenv.NeedRedis(b)
 	f, err := fleet.Start(b.Context(), fleet.Process, fleet.Options{Nodes: 5, Volatile: true})
 	require.NoError(b, err)
 	defer f.Close()

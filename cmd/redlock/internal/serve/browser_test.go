@@ -16,10 +16,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/cmd/redlock/internal/doctor"
-	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/survey"
+	"github.com/redquorum/redquorum/internal/testenv"
 )
 
-// A browser is Chromium without a window, with one tab, asked by the DevTools protocol.
+// A browser is Chromium without a window, with one tab, driven by the DevTools protocol.
 type browser struct {
 	t       *testing.T
 	to      *os.File
@@ -30,7 +31,7 @@ type browser struct {
 
 // browse returns a browser, which ends with the test.
 func browse(t *testing.T) *browser {
-	need.Program(t, "chromium")
+	testenv.NeedProgram(t, "chromium")
 	theirs, to, err := os.Pipe()
 	require.NoError(t, err)
 	from, theirs2, err := os.Pipe()
@@ -97,7 +98,8 @@ func (b *browser) call(method string, params, into any) {
 	}
 }
 
-// run runs JavaScript in the page, and returns what it, or its promise, amounts to.
+// run runs JavaScript in the page, and returns its value. If the value is a promise, it returns the
+// result of the promise.
 func (b *browser) run(script string) any {
 	b.t.Helper()
 	var done struct {
@@ -109,7 +111,7 @@ func (b *browser) run(script string) any {
 	return done.Result.Value
 }
 
-// await waits until JavaScript is true in the page.
+// await waits until a JavaScript expression is true in the page.
 func (b *browser) await(condition string) {
 	b.t.Helper()
 	ok := b.run(fmt.Sprintf(`new Promise((done) => {
@@ -125,7 +127,7 @@ func (b *browser) open(url string) {
 	b.await(`document.readyState === 'complete'`)
 }
 
-// serveTo starts a server on the loopback interface, as for a browser, and opens its page.
+// serveTo starts a server on the loopback interface, like for a browser, and opens its page.
 func serveTo(t *testing.T, b *browser, c Config) *httptest.Server {
 	c.IsLoopback = true
 	_, s := start(t, c)
@@ -139,18 +141,19 @@ func serveTo(t *testing.T, b *browser, c Config) *httptest.Server {
 	return server
 }
 
-// TestThePage is one test for all that needs a browser, because that takes seconds to start.
-func TestThePage(t *testing.T) {
+// TestPageWorksInABrowser: one test covers everything that needs a browser, because a browser takes
+// seconds to start.
+func TestPageWorksInABrowser(t *testing.T) {
 	b := browse(t)
 
 	t.Run("what others have written does not run", func(t *testing.T) {
 		const hostile = `<img src=x onerror="document.title='run'">`
 		l := held(hostile, hostile)
 		l.Owner, l.Group = `<script>document.title='run'</script>`, `"><svg onload="document.title='run'">`
-		l.Readers = Members{1, []Member{{ID: hostile, Owner: hostile}}}
+		l.Readers = survey.Members{Count: 1, First: []survey.Member{{ID: hostile, Owner: hostile}}}
 		l.Keys[0].Error = hostile
 		page := &Page{Look: showing(l, held("turned\u202eround", "1"))}
-		page.events.add(time.Now(), Event{Lock: hostile, What: hostile, Text: hostile, By: hostile})
+		page.events.add(time.Now(), survey.Event{Lock: hostile, What: hostile, Text: hostile, By: hostile})
 		serveTo(t, b, Config{Page: page})
 		b.await(`document.querySelectorAll('#locks-rows tr').length === 2`)
 		b.run(`document.querySelector('#locks-rows button').click()`)
@@ -160,14 +163,14 @@ func TestThePage(t *testing.T) {
 		assert.Equal(t, `turned\u{202e}round`, b.run(`document.querySelectorAll('#locks-rows button')[1].textContent`))
 		assert.Zero(t, b.run(`document.querySelectorAll('img, svg, main script, dialog script').length`))
 		assert.Equal(t, "redlock", b.run(`document.title`))
-		// The policy of the page would not let it run either.
+		// Even without escaping, the policy of the page would prevent the script.
 		b.run(`document.body.insertAdjacentHTML('beforeend', '<img id=x src="data:," onerror="document.title=1">')`)
 		b.await(`document.getElementById('x').complete`)
 		assert.Equal(t, "redlock", b.run(`document.title`))
 	})
 
 	t.Run("ten thousand locks", func(t *testing.T) {
-		var locks []LockState
+		var locks []survey.LockState
 		for i := range 10_000 {
 			locks = append(locks, held(fmt.Sprintf("lock-%05d", i), "1"))
 		}
@@ -176,7 +179,7 @@ func TestThePage(t *testing.T) {
 		b.await(`document.querySelectorAll('#locks-rows tr').length === 100`)
 		assert.Less(t, time.Since(began), 3*time.Second)
 		assert.Equal(t, "1 to 100 of 10000", b.run(`document.getElementById('where').textContent`))
-		// The focus stays where it is while others are shown.
+		// The focus stays on the button while other rows are shown.
 		b.run(`document.getElementById('after').focus(); document.getElementById('after').click()`)
 		b.await(`document.querySelector('#locks-rows button').textContent === 'lock-00100'`)
 		assert.Equal(t, "after", b.run(`document.activeElement.id`))
@@ -187,18 +190,18 @@ func TestThePage(t *testing.T) {
 
 	t.Run("in words, and by a clock of 24 hours", func(t *testing.T) {
 		read, job := held("read", "1"), held("job", "1")
-		read.Kind, read.Readers = "shared", Members{1, []Member{{ID: "0", Owner: "web-2"}}}
-		job.Waiters = Members{2, []Member{{ID: "0123"}, {ID: "4567"}}}
+		read.Kind, read.Readers = "shared", survey.Members{Count: 1, First: []survey.Member{{ID: "0", Owner: "web-2"}}}
+		job.Waiters = survey.Members{Count: 2, First: []survey.Member{{ID: "0123"}, {ID: "4567"}}}
 		note := doctor.Finding{Severity: doctor.Note, Check: "persistence", Found: "it writes no append-only file"}
-		page := &Page{Look: func(context.Context) (*Survey, error) {
-			return &Survey{Locks: []LockState{read, job}, Servers: []ServerState{
-				{Server: "a", Findings: []doctor.Finding{note}, Timing: &Timing{Trip: 410, Longest: 2360, Ahead: -12, Within: 30}},
-				{Server: "b", Findings: []doctor.Finding{{Severity: doctor.Note, Check: "latency"}}, Timing: &Timing{Trip: 210_000, Longest: 12_000_000, Ahead: -2_000_000, Within: 40}},
+		page := &Page{Look: func(context.Context) (*survey.Survey, error) {
+			return &survey.Survey{Locks: []survey.LockState{read, job}, Servers: []survey.ServerState{
+				{Server: "a", Findings: []doctor.Finding{note}, Timing: &survey.Timing{Trip: 410, Longest: 2360, Ahead: -12, Within: 30}},
+				{Server: "b", Findings: []doctor.Finding{{Severity: doctor.Note, Check: "latency"}}, Timing: &survey.Timing{Trip: 210_000, Longest: 12_000_000, Ahead: -2_000_000, Within: 40}},
 				{Server: "c", Error: "refused", Findings: []doctor.Finding{{Severity: doctor.Warning, Check: "reachable", Found: "refused"}}},
 			}}, nil
 		}}
-		page.events.add(time.Now(), Event{Lock: "job", What: "held"})
-		page.events.add(time.Now().Add(-49*time.Hour), Event{Lock: "job", What: "free"})
+		page.events.add(time.Now(), survey.Event{Lock: "job", What: "held"})
+		page.events.add(time.Now().Add(-49*time.Hour), survey.Event{Lock: "job", What: "free"})
 		b.call("Emulation.setLocaleOverride", map[string]any{"locale": "en-US"}, nil)
 		defer b.call("Emulation.setLocaleOverride", nil, nil)
 		serveTo(t, b, Config{Page: page})
@@ -221,8 +224,8 @@ func TestThePage(t *testing.T) {
 
 	t.Run("what is the same stays", func(t *testing.T) {
 		var n atomic.Int32
-		serveTo(t, b, Config{Page: &Page{Look: func(ctx context.Context) (*Survey, error) {
-			locks := []LockState{held("b", "1"), held("d", "1")}
+		serveTo(t, b, Config{Page: &Page{Look: func(ctx context.Context) (*survey.Survey, error) {
+			locks := []survey.LockState{held("b", "1"), held("d", "1")}
 			if n.Add(1) > 1 {
 				locks = append(locks, held("a", "2"), held("c", "2"))
 			}

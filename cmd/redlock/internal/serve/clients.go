@@ -4,22 +4,25 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/redquorum/redquorum/cmd/redlock/internal/survey"
 )
 
-// Clients are those of this process, by the names of locks.
+// clients are the waiting clients of this process, by the names of locks.
 type clients map[string]*clientsOf
 
 type clientsOf struct {
-	waiting []Member
-	permits int // how many may hold the lock at once, by what those who wait want
+	waiting []survey.Member
+	permits int // number of permits in the waiters' requests
 	holding int
 }
 
-// mostClients is how many who wait for a lock are named.
+// mostClients limits the named waiters of a lock.
 const mostClients = 20
 
-// clients returns who has waited for locks since a moment, and how many hold those. One whose request has
-// only just come is about to get its lock, unless it waits the next time, too.
+// clients returns the clients that have waited for locks since a given time, and the number of
+// holders. It omits a client whose request has just arrived, because the client usually gets its
+// lock at once.
 func (t *table) clients(since time.Time) clients {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -30,9 +33,9 @@ func (t *table) clients(since time.Time) clients {
 				continue
 			}
 			waited := now.Sub(began).Milliseconds()
-			for _, name := range w.names() {
+			for _, name := range w.AllNames() {
 				c := cmp.Or(all[name], &clientsOf{})
-				c.waiting = append(c.waiting, Member{Owner: w.Owner, Waited: waited, Left: max(0, w.Wait-waited)})
+				c.waiting = append(c.waiting, survey.Member{Owner: w.Owner, Waited: waited, Left: max(0, w.Wait-waited)})
 				c.permits = max(c.permits, w.Permits, 1)
 				all[name] = c
 			}
@@ -48,9 +51,9 @@ func (t *table) clients(since time.Time) clients {
 	return all
 }
 
-// addClients adds who waits in this process: to a lock's first permit, as the queue of the servers.
-func (s *Survey) addClients(all clients) {
-	first := map[string]*LockState{}
+// addTo adds the waiters of this process to a lock's first permit, like the queue of the servers.
+func (all clients) addTo(s *survey.Survey) {
+	first := map[string]*survey.LockState{}
 	for i := range s.Locks {
 		l := &s.Locks[i]
 		l.Waiting = l.Waiters.Count
@@ -66,14 +69,14 @@ func (s *Survey) addClients(all clients) {
 	}
 }
 
-// addTo adds who waits. Of the clients of a process as many stand in the queue of the servers as may hold
-// the lock and do not: the first of its line. They are counted once.
-func (c *clientsOf) addTo(l *LockState) {
-	slices.SortFunc(c.waiting, func(a, b Member) int {
+// addTo adds the waiters. The first clients of the line of a process are also in the queue of the
+// servers, one for each permit that the process does not hold. Such a client is counted once.
+func (c *clientsOf) addTo(l *survey.LockState) {
+	slices.SortFunc(c.waiting, func(a, b survey.Member) int {
 		return cmp.Or(cmp.Compare(b.Waited, a.Waited), cmp.Compare(a.Owner, b.Owner))
 	})
 	count := len(c.waiting)
-	l.Clients = Members{Count: count, First: c.waiting[:min(count, mostClients)]}
+	l.Clients = survey.Members{Count: count, First: c.waiting[:min(count, mostClients)]}
 	inQueue := min(count, max(0, c.permits-c.holding))
 	l.Waiting = count + max(0, l.Waiters.Count-inQueue)
 }

@@ -3,37 +3,34 @@ package serve
 import (
 	"context"
 	"errors"
-	"math"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/redquorum/redquorum/cmd/redlock/internal/rights"
-	"github.com/redquorum/redquorum/once"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/serve/api"
+	"github.com/redquorum/redquorum/internal/slots"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// What answers requests for locks.
-
-// wished reads the body of POST /v1/locks, and returns the names in it.
-func (s *Server) wished(r *request) ([]string, error) {
-	if err := decode(r, &r.wish); err != nil {
+// lockNames reads the body of POST /v1/locks, and returns the names in it.
+func (s *Server) lockNames(r *request) ([]string, error) {
+	if err := api.Decode(r.Request, r.body, &r.lockRequest); err != nil {
 		return nil, err
 	}
-	err := r.wish.check(s.config.TTL)
-	r.wish.risk = s.risk(&r.wish)
-	return r.wish.names(), err
+	err := r.lockRequest.Check(s.config.TTL)
+	return r.lockRequest.AllNames(), err
 }
 
 // acquire answers POST /v1/locks.
 func (s *Server) acquire(w http.ResponseWriter, r *request) error {
-	wanted := &r.wish
+	wanted := &r.lockRequest
 	of, err := s.sessionOf(r, wanted)
 	if err != nil {
 		return err
 	}
 	defer of.leave()
-	isNew := r.Header.Get(sessionHeader) == ""
+	isNew := r.Header.Get(api.SessionHeader) == ""
 	answered := sync.OnceFunc(func() { r.reserved.done() })
 	defer answered()
 	l, err := s.lease(r, of, wanted)
@@ -44,7 +41,7 @@ func (s *Server) acquire(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	a, err := l.locked(r)
-	answered() // the client may be slow to read it
+	answered() // the client may read the answer slowly
 	if err != nil {
 		return err
 	}
@@ -52,18 +49,20 @@ func (s *Server) acquire(w http.ResponseWriter, r *request) error {
 		a.Session = of.id
 	}
 	w.Header().Set("Location", "/v1/locks/"+l.id)
-	write(w, http.StatusCreated, a)
-	// A client that has left before the handler returned has not read the end of the answer. With a key it can ask again.
+	end := api.Begin(w, http.StatusCreated, a)
+	// A client that has left has not read the end of the answer. With a key it can repeat the request.
 	if r.Header.Get("Idempotency-Key") == "" && r.Context().Err() != nil && l.remove() == nil {
 		l.release(context.WithoutCancel(r.Context()))
+		return nil
 	}
+	end()
 	return nil
 }
 
-// sessionOf returns the session of a request for a lock, or makes one, which ends with the lock.
-// The caller calls leave.
-func (s *Server) sessionOf(r *request, wanted *wish) (*session, error) {
-	if id := r.Header.Get(sessionHeader); id != "" {
+// sessionOf returns the session of a request for a lock, or creates one that ends with the lock.
+// The caller must call leave.
+func (s *Server) sessionOf(r *request, wanted *api.LockRequest) (*session, error) {
+	if id := r.Header.Get(api.SessionHeader); id != "" {
 		of, err := s.table.session(id, r.client.Label)
 		if err == nil && wanted.Owner == "" {
 			wanted.Owner = of.owner
@@ -71,30 +70,26 @@ func (s *Server) sessionOf(r *request, wanted *wish) (*session, error) {
 		return of, err
 	}
 	ttl := min(max(wanted.TTL, leastTTL.Milliseconds()), mostTTL.Milliseconds())
-	return s.openSession(r, sessionWish{TTL: ttl, Owner: wanted.Owner}, true)
+	return s.openSession(r, api.SessionRequest{TTL: ttl, Owner: wanted.Owner}, true)
 }
 
-// lease returns the lease that is wanted: a new one, or that which an earlier request with the same key
-// has got.
-func (s *Server) lease(r *request, of *session, wanted *wish) (*lease, error) {
+// lease returns a new lease, or the lease of an earlier request with the same key.
+func (s *Server) lease(r *request, of *session, wanted *api.LockRequest) (*lease, error) {
 	key := r.Header.Get("Idempotency-Key")
 	if key == "" {
-		return s.take(r, of, &attempt{wish: wanted})
+		return s.take(r, of, &attempt{lockRequest: wanted})
 	}
-	if len(key) > maxKey {
-		return nil, bad("the header Idempotency-Key has %d bytes, at most %d are allowed", len(key), maxKey)
+	if len(key) > api.MaxKey {
+		return nil, api.Bad("the header Idempotency-Key has %d bytes, at most %d are allowed", len(key), api.MaxKey)
 	}
-	if r.Header.Get(sessionHeader) == "" {
-		return nil, bad("the header Idempotency-Key needs the header %s: make a session first", sessionHeader)
+	if r.Header.Get(api.SessionHeader) == "" {
+		return nil, api.Bad("the header Idempotency-Key needs the header %s: make a session first", api.SessionHeader)
 	}
-	a, isNew, err := of.try(r.Context(), key, wanted)
-	if err != nil {
-		return nil, err
+	a, l, err := of.try(r.Context(), key, wanted)
+	if err != nil || l != nil {
+		return l, err
 	}
-	if !isNew {
-		return a.lease, nil
-	}
-	l, err := s.take(r, of, a)
+	l, err = s.take(r, of, a)
 	of.settle(a, l)
 	return l, err
 }
@@ -102,24 +97,32 @@ func (s *Server) lease(r *request, of *session, wanted *wish) (*lease, error) {
 // take acquires a lock for the session.
 func (s *Server) take(r *request, of *session, a *attempt) (*lease, error) {
 	if s.isEnding() {
-		return nil, errEnding
+		return nil, api.ErrEnding
 	}
+	done, err := of.wait(a.lockRequest, r.client)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(s.waiting, cancel)()
+	defer context.AfterFunc(of.waiting, cancel)()
 	lock, err := s.ask(ctx, of, a)
 	var vote *redlock.QuorumError
 	switch {
 	case err != nil && s.isEnding():
-		return nil, errEnding
+		return nil, api.ErrEnding
+	case err != nil && of.waiting.Err() != nil:
+		return nil, api.ErrNoSession
 	case err != nil && r.Context().Err() != nil:
-		return nil, errLeft
+		return nil, api.ErrLeft
 	case errors.As(err, &vote), errors.Is(err, redlock.ErrClosed), errors.Is(err, context.DeadlineExceeded):
 		return nil, err
 	case err != nil:
-		return nil, blame(err)
+		return nil, api.Blame(err)
 	}
-	l, err := s.keep(r, of, a, lock)
+	l, err := s.keep(r, of, a, lock) // keep checks again that there is room
 	if err != nil {
 		lock.Release(context.WithoutCancel(ctx))
 		return nil, err
@@ -128,75 +131,75 @@ func (s *Server) take(r *request, of *session, a *attempt) (*lease, error) {
 	return l, nil
 }
 
-// keep makes a lease of a lock that was granted, or returns why the client cannot have it any more.
+// keep creates a lease for a granted lock, or returns the reason the client can no longer have it.
 func (s *Server) keep(r *request, of *session, a *attempt, lock *redlock.Lock) (*lease, error) {
-	wanted, ticks := a.wish, a.wish.ticks()
+	wanted, ticks := a.lockRequest, a.lockRequest.Ticks()
 	if r.Context().Err() != nil {
-		// It has left as the lock was granted, would not know that it has it, and would not run the tick.
-		return nil, errLeft
+		// The client left during the grant. It would not know about the lock, and would not run the
+		// tick.
+		return nil, api.ErrLeft
 	}
-	if wanted.Wait > 0 { // the right may have been taken away meanwhile
-		if err := s.mayStill(r, rights.Lock, wanted.names()); err != nil {
+	if wanted.Wait > 0 { // the right may have been revoked in the meantime
+		if err := s.mayStill(r, rights.Lock, wanted.AllNames()); err != nil {
 			return nil, err
+		}
+		if r.client.Label != of.client { // its token has another label now
+			return nil, api.ErrNoSession
 		}
 	}
 	if ticks == nil {
-		return of.add(lock, wanted.grant(lock, r.since), a)
+		return of.add(lock, wanted.Grant(lock, r.since), a, r.client)
 	}
 	var err error
-	if r.reserved, err = of.reserve(); err != nil {
+	if r.reserved, err = of.reserve(r.client); err != nil {
 		return nil, err
 	}
-	// The tick is that of the request's arrival: what ran while it waited was the run of that tick. Not
-	// under the client's context: a tick that is marked without its lease is never run.
+	// The tick counts from the request's arrival: a run during the wait was the run of that tick.
+	// The claim does not use the client's context, because a tick that is marked without its lease
+	// is never run.
 	first, err := ticks.Claim(context.WithoutCancel(r.Context()), lock, r.since)
 	switch {
 	case err == nil && !first && wanted.Apart != 0:
-		err = errSoon
+		err = api.ErrSoon
 	case err == nil && !first:
-		err = errDone
-	case err == nil && a.key == "": // with a key the client can still ask again
+		err = api.ErrDone
+	case err == nil && a.key == "": // with a key the client can repeat the request
 		err = r.Context().Err()
 	}
 	if err != nil {
 		return nil, err
 	}
-	return r.reserved.add(lock, wanted.grant(lock, r.since), a)
+	return r.reserved.add(lock, wanted.Grant(lock, r.since), a)
 }
 
-// ask asks for the lock, once or for as long as the client waits.
+// ask requests the lock, once or for as long as the client waits.
 func (s *Server) ask(ctx context.Context, of *session, a *attempt) (*redlock.Lock, error) {
-	wanted := a.wish
-	if wanted.Wait > 0 {
-		defer of.wait(wanted)()
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, millis(wanted.Wait))
-		defer cancel()
-	}
-	opts := append(wanted.options(), of.warning(wanted.risk))
+	wanted := a.lockRequest
+	a.risk = s.risk(wanted)
+	opts := append(wanted.Options(), of.warning(a.risk))
 	if len(wanted.Names) > 0 {
 		return s.locker.AcquireAll(ctx, wanted.Names, opts...)
 	}
 	ask := func() (*redlock.Lock, error) { return s.locker.Acquire(ctx, wanted.Name, opts...) }
-	if wanted.ticks() != nil && wanted.Wait == 0 {
-		return once.Acquire(ctx, s.locker, []string{wanted.Name}, ask)
+	if wanted.Ticks() != nil && wanted.Wait == 0 {
+		return slots.Acquire(ctx, s.locker, []string{wanted.Name}, ask)
 	}
 	return ask()
 }
 
-// risk returns how much is left of a lock of which its client is to be warned: half of its TTL, or less if a lock
-// that is well can have so little. Zero: it cannot be warned.
-func (s *Server) risk(of *wish) time.Duration {
-	ttl := millis(of.TTL)
+// risk returns the remaining time at which the client of a lock is warned: half of the TTL, or less
+// if a healthy lock can have so little left. Zero means that no warning is possible.
+func (s *Server) risk(of *api.LockRequest) time.Duration {
+	ttl := api.Duration(of.TTL)
 	return min(ttl/2, s.locker.MostWarning(redlock.TTL(ttl)))
 }
 
-// warning is the option that tells a session's client that a lock of it is at risk.
+// warning returns the option that reports a lock at risk to the client of a session.
 func (s *session) warning(risk time.Duration) redlock.Option {
 	return redlock.WarnBefore(risk, func(*redlock.Lock) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if !s.ended && !s.isLeft {
+		if !s.ended && !s.handedOver {
 			s.changes()
 		}
 	})
@@ -208,7 +211,7 @@ func (s *Server) showLease(w http.ResponseWriter, r *request, l *lease) error {
 	if err != nil {
 		return err
 	}
-	return write(w, http.StatusOK, a)
+	return api.Write(w, http.StatusOK, a)
 }
 
 // extend answers POST /v1/locks/{lease}/extend.
@@ -221,64 +224,10 @@ func (s *Server) extend(w http.ResponseWriter, r *request, l *lease) error {
 	return s.showLease(w, r, l)
 }
 
-// release answers DELETE /v1/locks/{lease}. A client that has left is not waited for, and its lock
-// released all the same.
+// release answers DELETE /v1/locks/{lease}. It releases the lock even if the client has left.
 func (s *Server) release(w http.ResponseWriter, r *request, l *lease) error {
 	if err := l.remove(); err != nil {
 		return err
 	}
 	return writeReleased(w, l.release(r.Context()))
-}
-
-// inspected returns the name in GET /v1/locks?name=NAME.
-func inspected(r *request) ([]string, error) {
-	names, err := surveyed(r)
-	if names == nil {
-		err = bad("name=NAME is missing: specify the lock")
-	}
-	return names, err
-}
-
-// inspect answers GET /v1/locks?name=NAME.
-func (s *Server) inspect(w http.ResponseWriter, r *request) error {
-	name := r.URL.Query().Get("name")
-	permits, err := r.number("permits", 1, "the number of its permits")
-	if err != nil {
-		return err
-	}
-	found, err := s.locker.InspectPermits(r.Context(), name, int(min(permits, math.MaxInt32)))
-	var vote *redlock.QuorumError
-	if err != nil && !errors.As(err, &vote) && !errors.Is(err, redlock.ErrClosed) {
-		return blame(err)
-	} else if err != nil {
-		return err
-	}
-	return write(w, http.StatusOK, inspectionOf(name, found))
-}
-
-// inspectionOf returns who holds a lock, of which each permit was looked at.
-func inspectionOf(name string, permits []*redlock.Inspection) inspection {
-	a := inspection{Name: name, Holders: []holder{}, Servers: len(permits[0].Nodes)}
-	for _, n := range permits[0].Nodes {
-		if n.Err == nil {
-			a.Votes++
-		}
-	}
-	for i, p := range permits {
-		value, left, ok := p.Holder()
-		if !ok {
-			continue
-		}
-		by := redlock.HolderOf(value)
-		h := holder{Owner: by.Owner, Left: max(-1, left.Milliseconds())}
-		if !by.Since.IsZero() {
-			h.Since = by.Since.Format(time.RFC3339)
-		}
-		if len(permits) > 1 {
-			h.Permit = &i
-		}
-		a.Holders = append(a.Holders, h)
-	}
-	a.Held = len(a.Holders) > 0
-	return a
 }

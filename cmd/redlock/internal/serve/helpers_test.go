@@ -16,11 +16,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/cmd/redlock/internal/rights"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/serve/api"
 	"github.com/redquorum/redquorum/redlock"
 	"github.com/redquorum/redquorum/redlocktest"
 )
 
-// A client asks a Server, without a network between.
+// A client sends requests to a Server without a network.
 type client struct {
 	t       *testing.T
 	server  http.Handler
@@ -28,19 +29,19 @@ type client struct {
 	headers map[string]string
 }
 
-// An answer is what a client got, with when it had asked.
+// An answer is a reply to a client, with the time of its request.
 type answer struct {
 	status  int
 	headers http.Header
-	problem problem
-	lease   leaseAnswer
-	session sessionAnswer
+	problem api.Problem
+	lease   api.LeaseAnswer
+	session api.SessionAnswer
 	body    string
 	asked   time.Time
 }
 
-// end is when a client must have ended its work.
-func (a answer) end() time.Time { return a.asked.Add(millis(a.lease.ValidFor)) }
+// end returns the time at which the client must have ended its work.
+func (a answer) end() time.Time { return a.asked.Add(api.Duration(a.lease.ValidFor)) }
 
 // A file is the Rights of a Config, which tests change.
 type file struct {
@@ -51,7 +52,7 @@ type file struct {
 func (f *file) Current() rights.Table { return *f.table.Load() }
 func (f *file) Wrong() error          { return f.wrong }
 
-// change replaces the table by one in which a client has changed.
+// change replaces the table with one in which a client has changed.
 func (f *file) change(i int, edit func(*rights.Client)) {
 	table := slices.Clone(f.Current())
 	edit(&table[i])
@@ -64,10 +65,10 @@ func newFile(table rights.Table) *file {
 	return f
 }
 
-// tokens are of a client that may do all.
+// tokens returns the rights of one client with these tokens, which may do everything.
 func tokens(all ...string) Rights { return newFile(rights.All(all...)) }
 
-// start returns servers and a Server over them, which is closed with the test.
+// start returns servers and a Server on them, which is closed with the test.
 func start(t testing.TB, c Config) (*redlocktest.Servers, *Server) {
 	servers := redlocktest.Start(t)
 	if c.TTL == 0 {
@@ -100,7 +101,7 @@ func open(t *testing.T, s http.Handler, body string) *client {
 	c := &client{t: t, server: s}
 	a := c.ask("POST", "/v1/sessions", body)
 	if body != "" {
-		fits(t, body, "components", "schemas", "SessionWish")
+		fits(t, body, "components", "schemas", "SessionRequest")
 	}
 	require.Equal(t, http.StatusCreated, a.status, a.body)
 	c.session = a.session.Session
@@ -119,7 +120,7 @@ func (c *client) askUnder(ctx context.Context, method, path, body string) answer
 		r.Header.Set("Content-Type", "application/json")
 	}
 	if c.session != "" {
-		r.Header.Set(sessionHeader, c.session)
+		r.Header.Set(api.SessionHeader, c.session)
 	}
 	for name, text := range c.headers {
 		r.Header.Set(name, text)
@@ -139,7 +140,7 @@ func (c *client) askUnder(ctx context.Context, method, path, body string) answer
 func (c *client) take(body string) answer {
 	c.t.Helper()
 	a := c.ask("POST", "/v1/locks", body)
-	fits(c.t, body, "components", "schemas", "Wish")
+	fits(c.t, body, "components", "schemas", "LockRequest")
 	require.Equal(c.t, http.StatusCreated, a.status, a.body)
 	return a
 }
@@ -150,7 +151,7 @@ func (c *client) release(lease string) {
 	require.Equal(c.t, http.StatusNoContent, c.ask("DELETE", "/v1/locks/"+lease, "").status)
 }
 
-// free reports whether nobody holds a lock.
+// free reports whether a lock has no holder.
 func free(t *testing.T, servers *redlocktest.Servers, name string) bool {
 	lock, err := servers.Locker().TryAcquire(t.Context(), name)
 	if err != nil {

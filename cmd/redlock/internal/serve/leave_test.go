@@ -2,7 +2,9 @@ package serve
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -17,9 +19,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/redlocktest"
+
+	"github.com/redquorum/redquorum/cmd/redlock/internal/serve/api"
 )
 
-// A line is a connection to a Server, and what a test knows of that.
+// A line is a connection to a Server, for a test.
 type line struct {
 	net.Conn
 	t *testing.T
@@ -66,7 +70,7 @@ func overSockets(t *testing.T, test func(t *testing.T, servers *redlocktest.Serv
 	}
 }
 
-// send sends a request with a body, if there is one.
+// send sends a request, with a body if it is not empty.
 func (l line) send(request, body string, headers ...string) {
 	head := append([]string{request + " HTTP/1.1", "Host: localhost"}, headers...)
 	if body != "" {
@@ -76,7 +80,7 @@ func (l line) send(request, body string, headers ...string) {
 	require.NoError(l.t, err)
 }
 
-// requests returns how many are under way in sessions.
+// requests returns the number of requests in progress in sessions.
 func requests(s *Server) (n int) {
 	for _, of := range s.table.all() {
 		of.mu.Lock()
@@ -91,9 +95,9 @@ func soon(t *testing.T, is func() bool, what string) {
 	require.Eventually(t, is, time.Minute, time.Millisecond, what)
 }
 
-// TestAClientThatHasLeftHoldsNothing, and its request ends at once: neither its connection nor its place in the queue
-// outlives it. Another runs its tick.
-func TestAClientThatHasLeftHoldsNothing(t *testing.T) {
+// TestDisconnectedClientHoldsNothing: its request ends at once, and neither its connection nor its
+// place in the queue outlives it. Another client runs its tick.
+func TestDisconnectedClientHoldsNothing(t *testing.T) {
 	overSockets(t, func(t *testing.T, servers *redlocktest.Servers, s *Server, dial func() line) {
 		for _, once := range []string{"", `,"apart_ms":31536000000`} {
 			give := servers.Hold("a")
@@ -111,8 +115,9 @@ func TestAClientThatHasLeftHoldsNothing(t *testing.T) {
 	})
 }
 
-// TestAClientThatShutsDownItsWritingSide is told to keep it open, and gets no lock.
-func TestAClientThatShutsDownItsWritingSide(t *testing.T) {
+// TestHalfClosedConnectionGetsNoLock: the answer asks the client to keep its side of the connection
+// open.
+func TestHalfClosedConnectionGetsNoLock(t *testing.T) {
 	overSockets(t, func(t *testing.T, servers *redlocktest.Servers, s *Server, dial func() line) {
 		defer servers.Hold("a")()
 		c := dial()
@@ -129,9 +134,9 @@ func TestAClientThatShutsDownItsWritingSide(t *testing.T) {
 	})
 }
 
-// TestASessionEndsWithItsConnection, within its TTL, if its client leaves while it waits, and at once if a stream is
-// bound to it.
-func TestASessionEndsWithItsConnection(t *testing.T) {
+// TestSessionEndsWithItsConnection: it ends within its TTL if its client leaves while it waits, and
+// at once if a stream is bound to it.
+func TestSessionEndsWithItsConnection(t *testing.T) {
 	overSockets(t, func(t *testing.T, servers *redlocktest.Servers, s *Server, dial func() line) {
 		defer servers.Hold("a")()
 		for ttl, leave := range map[string]func(c line, session string){
@@ -147,9 +152,42 @@ func TestASessionEndsWithItsConnection(t *testing.T) {
 		} {
 			mine, c := open(t, s, `{"ttl_ms":`+ttl+`}`), dial()
 			mine.take(`{"name":"mine"}`)
-			leave(c, sessionHeader+": "+mine.session)
+			leave(c, api.SessionHeader+": "+mine.session)
 			c.Close()
 			soon(t, func() bool { return free(t, servers, "mine") }, "its session has ended")
+		}
+	})
+}
+
+// A leaver is the connection of a client that leaves when it has a part of the answer.
+type leaver struct {
+	*httptest.ResponseRecorder
+	hasEnough func(body []byte) bool
+	leave     context.CancelFunc
+}
+
+func (w leaver) Write(part []byte) (int, error) {
+	n, err := w.ResponseRecorder.Write(part)
+	if w.hasEnough(w.Body.Bytes()) {
+		w.leave()
+	}
+	return n, err
+}
+
+// TestClientWithTheWholeAnswerHasItsLock: it may close its connection as soon as it has read the
+// JSON, as programs in Go do. The lock of a client that leaves earlier is free.
+func TestClientWithTheWholeAnswerHasItsLock(t *testing.T) {
+	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
+		for name, hasEnough := range map[string]func([]byte) bool{"whole": json.Valid, "part": func(body []byte) bool { return len(body) > 0 }} {
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			r := httptest.NewRequestWithContext(ctx, "POST", "/v1/locks", strings.NewReader(`{"name":"`+name+`"}`))
+			r.Header.Set("Content-Type", "application/json")
+			w := leaver{httptest.NewRecorder(), hasEnough, leave}
+			s.ServeHTTP(w, r)
+			require.Error(t, ctx.Err())
+			assert.Equal(t, name == "whole", json.Valid(w.Body.Bytes()), w.Body)
+			assert.Equal(t, name == "part", free(t, servers, name), name)
 		}
 	})
 }

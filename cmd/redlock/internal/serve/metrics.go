@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -10,53 +11,63 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/cmd/redlock/internal/rights"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/serve/api"
 	"github.com/redquorum/redquorum/internal/measure"
 )
 
-// Counts are of the requests of a client.
-type counts struct {
-	granted, refused int64
-	told             time.Time // when the log had a refusal
-}
+// loggedEvery is the interval between logged refusals of the same client.
+const loggedEvery = time.Minute
 
-// toldEvery is how often the log has a refusal of the same client.
-const toldEvery = time.Minute
+// countsOf returns the counts of a label. The caller must hold counting.
+func (s *Server) countsOf(label string) *counts {
+	if s.counts[label] == nil {
+		s.counts[label] = &counts{refused: map[string]int64{}}
+	}
+	return s.counts[label]
+}
 
 // granted counts a lock by the label of the client.
 func (s *Server) granted(label string) {
 	s.counting.Lock()
 	defer s.counting.Unlock()
-	of := s.counts[label]
-	of.granted++
-	s.counts[label] = of
+	s.countsOf(label).granted++
 }
 
-// refused counts a refusal by the label of the client, which is empty for one that is not known, and logs it.
-func (s *Server) refused(label, text string) {
-	s.counting.Lock()
-	of := s.counts[label]
-	of.refused++
-	isTold := time.Since(of.told) < toldEvery
-	if !isTold {
-		of.told = time.Now()
+// refused counts a problem by the label of the client, which is empty for an unknown client.
+func (s *Server) refused(r *request, p *api.Problem) {
+	label := ""
+	if r.client != nil {
+		label = r.client.Label
 	}
-	s.counts[label] = of
+	s.counting.Lock()
+	defer s.counting.Unlock()
+	s.countsOf(label).refused[p.Kind]++
+}
+
+// logRefusal logs the lack of a token or of a right, once a minute for each label.
+func (s *Server) logRefusal(label, text string) {
+	s.counting.Lock()
+	of := s.countsOf(label)
+	isLogged := time.Since(of.loggedAt) < loggedEvery
+	if !isLogged {
+		of.loggedAt = time.Now()
+	}
 	s.counting.Unlock()
-	if !isTold {
+	if !isLogged {
 		s.config.Log("refused: " + text)
 	}
 }
 
 const metricsType = "text/plain; version=0.0.4; charset=utf-8"
 
-// showMetrics answers GET /metrics, in the text format of Prometheus. A client that may not look at all names sees the
-// counts of no other client.
+// showMetrics answers GET /metrics, in the text format of Prometheus. A client that may not look at
+// all names gets only its own counts.
 func (s *Server) showMetrics(w http.ResponseWriter, r *request) error {
 	var text strings.Builder
 	s.writeMetrics(&text)
 	mayAll := r.client.MayAll(rights.Look)
-	s.writeCounts(&text, func(label string) (string, bool) {
-		return "{" + measure.Label("client", label) + "}", mayAll || label == r.client.Label
+	s.writeClients(&text, func(label string) ([]string, bool) {
+		return []string{measure.Label("client", label)}, mayAll || label == r.client.Label
 	})
 	return fixed(metricsType, []byte(text.String()))(w, r)
 }
@@ -65,7 +76,7 @@ func (s *Server) showMetrics(w http.ResponseWriter, r *request) error {
 func (s *Server) probeMetrics(w http.ResponseWriter, _ *http.Request) {
 	var text strings.Builder
 	s.writeMetrics(&text)
-	s.writeCounts(&text, func(string) (string, bool) { return "", true })
+	s.writeClients(&text, func(string) ([]string, bool) { return nil, true })
 	w.Header().Set("Content-Type", metricsType)
 	w.Header().Set("Cache-Control", "no-store")
 	io.WriteString(w, text.String())
@@ -81,10 +92,14 @@ func (s *Server) writeMetrics(w io.Writer) {
 		s.config.Metrics.WriteTo(w)
 	}
 	s.table.mu.Lock()
-	sessions, leases := len(s.table.sessions), len(s.table.leases)
+	sessions, leases, waits := len(s.table.sessions), len(s.table.leases), 0
+	for _, of := range s.table.used {
+		waits += of.waits
+	}
 	s.table.mu.Unlock()
 	gauge("redlock_serve_sessions", "Sessions of clients, now.", sessions)
-	gauge("redlock_serve_leases", "Locks that clients hold, now.", leases)
+	gauge("redlock_serve_leases", "Locks of clients, now; lost ones until their release.", leases)
+	gauge("redlock_serve_waits", "Requests that wait for a lock or watch one, now.", waits)
 	if s.config.Connections != nil {
 		gauge("redlock_serve_connections", "Connections of clients, now.", s.config.Connections())
 	}
@@ -93,6 +108,12 @@ func (s *Server) writeMetrics(w io.Writer) {
 		wrong = 1
 	}
 	gauge("redlock_serve_rights_wrong", "1 while the file of --tokens or --token-file is broken, and its last good content is used.", wrong)
+	failed := int64(0)
+	if s.config.Audit != nil {
+		failed = s.config.Audit.Failed()
+	}
+	measure.Head(w, "redlock_serve_audit_failed_total", "counter", "Entries of --audit that could not be written.")
+	fmt.Fprintf(w, "redlock_serve_audit_failed_total %d\n", failed)
 	if s.config.Files == nil {
 		return
 	}
@@ -102,23 +123,86 @@ func (s *Server) writeMetrics(w io.Writer) {
 	}
 }
 
-// writeCounts writes the counts of clients, added up by the labels that labels returns, of those that it reports.
-func (s *Server) writeCounts(w io.Writer, labels func(client string) (string, bool)) {
-	granted, refused := map[string]int64{}, map[string]int64{}
+// A clientMetrics has the numbers of a client, or of several.
+type clientMetrics struct {
+	labels        []string
+	granted, lost int64
+	refused       map[string]int64   // by kind
+	used          map[string]float64 // the used part of each share; the greatest of several clients
+}
+
+// clientMetrics returns the numbers of the clients that labels reports, added up by the labels that
+// it returns.
+func (s *Server) clientMetrics(labels func(client string) ([]string, bool)) []*clientMetrics {
+	known := rights.All()
+	if s.config.Rights != nil {
+		known = s.config.Rights.Current()
+	}
+	s.table.mu.Lock()
+	used := map[string]usage{}
+	for label, of := range s.table.used {
+		used[label] = *of
+	}
+	s.table.mu.Unlock()
 	s.counting.Lock()
-	for client, of := range s.counts {
-		if with, ok := labels(client); ok {
-			granted[with] += of.granted
-			refused[with] += of.refused
+	defer s.counting.Unlock()
+	all := map[string]*clientMetrics{}
+	of := func(label string) *clientMetrics {
+		with, ok := labels(label)
+		key := strings.Join(with, ",")
+		m := cmp.Or(all[key], &clientMetrics{labels: with, refused: map[string]int64{}, used: map[string]float64{}})
+		if ok {
+			all[key] = m
+		}
+		return m
+	}
+	for i := range known {
+		c := &known[i]
+		m, u := of(c.Label), used[c.Label]
+		for share, n := range map[string]int{rights.Sessions: u.sessions, rights.Leases: u.leases, rights.Waits: u.waits} {
+			m.used[share] = max(m.used[share], c.UsedPart(share, n))
 		}
 	}
-	s.counting.Unlock()
-	write := func(name, help string, all map[string]int64) {
-		measure.Head(w, name, "counter", help)
-		for _, with := range slices.Sorted(maps.Keys(all)) {
-			fmt.Fprintf(w, "%s%s %d\n", name, with, all[with])
+	for label, u := range used {
+		of(label).lost += u.lost
+	}
+	for label, n := range s.counts {
+		m := of(label)
+		m.granted += n.granted
+		for kind, n := range n.refused {
+			m.refused[kind] += n
 		}
 	}
-	write("redlock_serve_grants_total", "Locks that clients were granted.", granted)
-	write("redlock_serve_refused_total", "Requests that were refused for lack of a known token or a right.", refused)
+	return slices.SortedFunc(maps.Values(all), func(a, b *clientMetrics) int { return slices.Compare(a.labels, b.labels) })
+}
+
+// writeClients writes the metrics of clients. A series exists from the start, with value zero: rate()
+// in Prometheus does not see the first increase of a new series.
+func (s *Server) writeClients(w io.Writer, labels func(client string) ([]string, bool)) {
+	all := s.clientMetrics(labels)
+	line := func(name string, value any, labels ...string) {
+		if len(labels) > 0 {
+			name += "{" + strings.Join(labels, ",") + "}"
+		}
+		fmt.Fprintf(w, "%s %v\n", name, value)
+	}
+	write := func(name, kind, help string, each func(*clientMetrics)) {
+		measure.Head(w, name, kind, help)
+		for _, m := range all {
+			each(m)
+		}
+	}
+	const grants, losses, refusals, shares = "redlock_serve_grants_total", "redlock_serve_losses_total", "redlock_serve_refused_total", "redlock_serve_share_used"
+	write(grants, "counter", "Locks that clients were granted.", func(m *clientMetrics) { line(grants, m.granted, m.labels...) })
+	write(losses, "counter", "Locks that clients lost before their release.", func(m *clientMetrics) { line(losses, m.lost, m.labels...) })
+	write(refusals, "counter", "Requests that were answered with a problem, by its kind.", func(m *clientMetrics) {
+		for _, kind := range api.Kinds {
+			line(refusals, m.refused[kind], append(slices.Clip(m.labels), measure.Label("kind", kind))...)
+		}
+	})
+	write(shares, "gauge", "Used part of the share of a client, from 0 to 1; without client: the greatest.", func(m *clientMetrics) {
+		for _, share := range slices.Sorted(maps.Keys(m.used)) {
+			line(shares, m.used[share], append(slices.Clip(m.labels), measure.Label("share", share))...)
+		}
+	})
 }

@@ -3,20 +3,19 @@ package serve
 import (
 	"context"
 	"errors"
-	"net/http"
 	"sync"
 	"time"
 
-	"github.com/redquorum/redquorum/cmd/redlock/internal/rights"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/serve/api"
 	"github.com/redquorum/redquorum/election"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// An office is that of Config.Office, for which a server campaigns until it ends. A program beside it asks
-// GET /leader whether it leads, and works for as long as the answer says:
+// An office is the campaign of a server for Config.Office, until the server ends. A program on the
+// same machine asks GET /leader whether it leads, and works for as long as the answer permits:
 //
-//	campaigns ──has the lock──▶ leads ──the server ends──▶ told: waits until no program has been told
-//	    ▲                        │  │                       │    that it still leads
+//	campaigns ──has the lock──▶ leads ──the server ends──▶ ends: waits until the last promise to a
+//	    ▲                        │  │                       │    program has ended
 //	    │◀─────────lost──────────┘  └──DELETE /leader──┐    │
 //	    │                                              ▼    ▼
 //	    └──────────────after a pause──────────────── released
@@ -29,54 +28,51 @@ type office struct {
 	stop context.CancelFunc // ends the campaign
 	done chan struct{}      // closed when the campaign has ended and its lock is released
 
-	mu      sync.Mutex
-	ends    context.Context // ends by cancel under mu, when the server does
-	cancel  context.CancelFunc
-	leading *leading      // nil: it does not lead
-	told    time.Time     // until when a program has been told that it leads
-	changed chan struct{} // closed when token changes
+	mu         sync.Mutex
+	ends       context.Context // canceled under mu when the server ends
+	cancel     context.CancelFunc
+	leading    *leading      // nil while the candidate does not lead
+	validUntil time.Time     // end of the latest promise to a program that it leads
+	changed    chan struct{} // closed when token changes
 }
 
 // leading is a term of office.
 type leading struct {
 	election.Term
-	over     bool            // no program is told any more that it leads
+	over     bool            // no program gets another promise
 	resigned context.Context // ends when the program has ended its work
 	resign   context.CancelFunc
 }
 
-// A leaderAnswer says whether a program leads.
+// A leaderAnswer reports whether a program leads.
 type leaderAnswer struct {
 	Leader   bool   `json:"leader"`
-	ID       string `json:"id"`           // of this candidate
-	Token    int64  `json:"token"`        // of its term; 0 for none
-	ValidFor int64  `json:"valid_for_ms"` // from when the request was sent
+	ID       string `json:"id"`           // ID of this candidate
+	Token    int64  `json:"token"`        // token of its term; 0 for none
+	ValidFor int64  `json:"valid_for_ms"` // counted from the sending of the request
 }
 
-// newOffice begins to campaign. It returns nil if the Config has no Office.
-func newOffice(locker *redlock.Locker, c *Config) *office {
-	if c.Office == "" {
-		return nil
-	}
+// newOffice starts to campaign as the candidate with that ID.
+func newOffice(e *election.Election, id string, ttl time.Duration, log func(string)) *office {
 	ctx, stop := context.WithCancel(context.Background())
-	o := &office{id: c.Candidate, ttl: c.TTL, log: c.Log, stop: stop, done: make(chan struct{}), changed: make(chan struct{})}
+	o := &office{id: id, ttl: ttl, log: log, stop: stop, done: make(chan struct{}), changed: make(chan struct{})}
 	o.ends, o.cancel = context.WithCancel(context.Background())
-	go o.campaign(ctx, election.New(locker, c.Office, redlock.TTL(c.TTL)))
+	go o.campaign(ctx, e)
 	return o
 }
 
-// refusedFor is how long servers are left alone that will not grant the office as they are.
+// refusedFor is the pause after a permanent failure.
 const refusedFor = 2 * time.Second
 
-// campaign campaigns until the server ends. What patience does not help against is told, once, and tried
-// again: an operator may mend the servers, and the locks of clients need this process.
+// campaign campaigns until the server ends. It logs a permanent failure once, and tries again,
+// because an operator may repair the servers, and the locks of clients need this process.
 func (o *office) campaign(ctx context.Context, e *election.Election) {
 	defer close(o.done)
 	defer o.stop()
 	last := ""
 	for {
 		err := e.Run(ctx, o.id, o.lead)
-		if err == nil || errors.Is(err, errEnding) || errors.Is(err, redlock.ErrClosed) {
+		if err == nil || errors.Is(err, api.ErrEnding) || errors.Is(err, redlock.ErrClosed) {
 			return
 		}
 		if text := err.Error(); text != last {
@@ -91,7 +87,7 @@ func (o *office) campaign(ctx context.Context, e *election.Election) {
 	}
 }
 
-// lead leads until the term is lost, is resigned, or the server ends.
+// lead leads until the term is lost or resigned, or the server ends.
 func (o *office) lead(ctx context.Context, t election.Term) error {
 	l := o.begin(t)
 	defer l.resign()
@@ -116,10 +112,10 @@ func (o *office) lead(ctx context.Context, t election.Term) error {
 	if ctx.Err() != nil {
 		o.stop()
 	} // otherwise Run's context does not end, so that it waits for the release
-	return errEnding
+	return api.ErrEnding
 }
 
-// begin notes that a term begins.
+// begin records the start of a term.
 func (o *office) begin(t election.Term) *leading {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -130,24 +126,24 @@ func (o *office) begin(t election.Term) *leading {
 	return l
 }
 
-// finish has no program told any more that it leads. It returns until when one has been told so.
-func (o *office) finish(l *leading) (told time.Time) {
+// finish ends the promises of a term, and returns the end of the latest promise.
+func (o *office) finish(l *leading) time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !l.over {
 		l.over = true
 		o.changes()
 	}
-	return o.told
+	return o.validUntil
 }
 
-// changes tells those who wait for a change. The office must be locked.
+// changes wakes the requests that wait for a change. The caller must hold mu.
 func (o *office) changes() {
 	close(o.changed)
 	o.changed = make(chan struct{})
 }
 
-// token returns that of the term, or 0. The office must be locked.
+// token returns the token of the term, or 0. The caller must hold mu.
 func (o *office) token() int64 {
 	if o.leading == nil || o.leading.over {
 		return 0
@@ -155,11 +151,11 @@ func (o *office) token() int64 {
 	return o.leading.Token()
 }
 
-// look returns an answer for a request that came at a time. The office must be locked.
+// look returns the answer to a request that arrived at the given time. The caller must hold mu.
 func (o *office) look(since time.Time) leaderAnswer {
 	a := leaderAnswer{ID: o.id, Token: o.token()}
 	if a.Token != 0 {
-		waited := time.Since(since) // first: this process may be stopped between the two
+		waited := time.Since(since) // read first, because this process may be stopped between the two readings
 		left := o.leading.Remaining()
 		a.ValidFor = validFor(term{left: left, ttl: o.ttl, session: left}, waited).Milliseconds()
 	}
@@ -167,27 +163,28 @@ func (o *office) look(since time.Time) leaderAnswer {
 	return a
 }
 
-// tell is look for an answer that a program may rely on.
+// tell is like look, for an answer that a program may rely on.
 func (o *office) tell(since time.Time) leaderAnswer {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	a := o.look(since)
-	if end := since.Add(millis(a.ValidFor)); a.Leader && end.After(o.told) {
-		o.told = end
+	if end := since.Add(api.Duration(a.ValidFor)); a.Leader && end.After(o.validUntil) {
+		o.validUntil = end
 	}
 	return a
 }
 
-// leads reports whether the candidate leads, to those who only find the way to it: the answer is good for
-// no time.
+// leads reports whether the candidate leads, for programs that only look for the leader. The result
+// promises nothing.
 func (o *office) leads() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.look(time.Now()).Leader
 }
 
-// await returns when the token is not the one that a program has seen, or after a time. That is short for a
-// leader, whose end has moved by then, and when the server ends.
+// await returns when the token differs from the one that a program has seen, or after a time. The
+// wait is short for a leader, because its term is renewed in the meantime, and at the end of the
+// server.
 func (o *office) await(r *request, seen int64, limit time.Duration) {
 	o.mu.Lock()
 	token, changed := o.token(), o.changed
@@ -203,8 +200,8 @@ func (o *office) await(r *request, seen int64, limit time.Duration) {
 	}
 }
 
-// resign gives back the term with a token, under which the program works no more. It reports false if it is
-// not that of this candidate.
+// resign releases the term with a token after the program has ended its work. It returns false if
+// the token belongs to another term.
 func (o *office) resign(token int64) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -212,15 +209,14 @@ func (o *office) resign(token int64) bool {
 	if l == nil || l.Token() != token || l.resigned.Err() != nil {
 		return false
 	}
-	o.told = time.Time{}
+	o.validUntil = time.Time{}
 	l.over = true
 	l.resign()
 	o.changes()
 	return true
 }
 
-// end has no program told any more that it leads, and gives the term back when those that have been told
-// so must have ended their work.
+// end ends the promises, and releases the term after the end of the latest promise.
 func (o *office) end() {
 	if o == nil {
 		return
@@ -239,66 +235,27 @@ func (o *office) end() {
 	o.changes()
 }
 
-// wait waits behind end until the term is given back. It returns 1, for a lock that is left to expire, if
-// ctx ends before.
+// wait waits after end until the term is released. If ctx ends first, it returns 1, for a lock that
+// is left to expire.
 func (o *office) wait(ctx context.Context) (left int) {
 	if o == nil {
 		return 0
 	}
 	o.mu.Lock()
-	told := o.told
+	until := o.validUntil
 	o.mu.Unlock()
-	timer := time.NewTimer(time.Until(told))
+	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
 	select {
 	case <-o.done:
 		return 0
 	case <-timer.C:
 	case <-ctx.Done():
-		if told.After(time.Now()) {
+		if until.After(time.Now()) {
 			return 1
 		}
 	}
-	defer time.AfterFunc(o.ttl, o.stop).Stop() // the term may be lost while it is given back: Run would want another
+	defer time.AfterFunc(o.ttl, o.stop).Stop() // the term may be lost during its release: Run would campaign again
 	<-o.done
 	return 0
-}
-
-// ofOffice returns the name of the office: what a request about it must have the right for.
-func (s *Server) ofOffice(*request) ([]string, error) {
-	if s.office == nil {
-		return nil, errNoOffice
-	}
-	return []string{s.config.Office}, nil
-}
-
-// showLeader answers GET /leader: at once, or when the token is not the one that the program has seen.
-func (s *Server) showLeader(w http.ResponseWriter, r *request) error {
-	seen, wait, err := longPoll(r)
-	if err != nil {
-		return err
-	}
-	if wait > 0 {
-		s.office.await(r, seen, wait)
-		if err := s.mayStill(r, rights.Lock, []string{s.config.Office}); err != nil {
-			return err
-		}
-	}
-	a := s.office.tell(r.since)
-	return write(w, statusOf(a.Leader), a)
-}
-
-// resign answers DELETE /leader?token=N.
-func (s *Server) resign(w http.ResponseWriter, r *request) error {
-	token, err := r.number("token", 0, "the token of the term that is resigned")
-	switch {
-	case err != nil:
-		return err
-	case token == 0:
-		return bad("token=TOKEN is missing: specify the token of the term to resign")
-	case !s.office.resign(token):
-		return errTermOver
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
 }

@@ -18,6 +18,8 @@ import (
 
 	"github.com/redquorum/redquorum/redlock"
 	"github.com/redquorum/redquorum/redlocktest"
+
+	"github.com/redquorum/redquorum/cmd/redlock/internal/serve/api"
 )
 
 // offices runs a test of candidates in virtual time.
@@ -27,18 +29,18 @@ func offices(t *testing.T, test func(t *testing.T, servers *redlocktest.Servers)
 	synctest.Test(t, func(t *testing.T) { test(t, redlocktest.Start(t)) })
 }
 
-// A candidate is a server that campaigns for an office, and the program beside it.
+// A candidate is a server that campaigns for an office, together with its program.
 type candidate struct {
 	*client
 	server *Server
 }
 
-// campaign has a server campaign for the office "billing". It ends with the test.
+// campaign makes a server campaign for the office "billing" until the end of the test.
 func campaign(t *testing.T, servers *redlocktest.Servers, id string) *candidate {
 	s := New(servers.Locker(redlock.TTL(10*time.Second)), Config{TTL: 10 * time.Second, Office: "billing", Candidate: id})
 	c := &candidate{&client{t: t, server: s}, s}
 	t.Cleanup(func() {
-		c.askUnder(context.Background(), "DELETE", "/leader?token="+text(c.token()), "") // to be followed at once
+		c.askUnder(context.Background(), "DELETE", "/leader?token="+text(c.token()), "") // lets a successor follow at once
 		closeWithin(s, time.Second)
 	})
 	return c
@@ -50,24 +52,24 @@ func closeWithin(s *Server, grace time.Duration) (released, left int) {
 	return s.Close(ctx)
 }
 
-// A told is what a program was told of the office.
+// A told is an answer to a program about the office.
 type told struct {
 	leaderAnswer
 	status  int
-	at, end time.Time // of the answer, and of what it may do
+	at, end time.Time // time of the answer, and end of the promise in it
 }
 
 func (c *candidate) leader(query string) (a told) {
 	c.t.Helper()
 	got := c.ask("GET", "/leader"+query, "")
 	require.NoError(c.t, json.Unmarshal([]byte(got.body), &a.leaderAnswer), got.body)
-	a.status, a.at, a.end = got.status, time.Now(), got.asked.Add(millis(a.ValidFor))
+	a.status, a.at, a.end = got.status, time.Now(), got.asked.Add(api.Duration(a.ValidFor))
 	assert.Equal(c.t, a.Leader, a.status == http.StatusOK)
 	assert.Equal(c.t, a.Leader, a.ValidFor > 0)
 	return a
 }
 
-// await returns what the program is told when the token is not what it was.
+// await returns the first answer with a token other than seen.
 func (c *candidate) await(seen int64) (a told) {
 	c.t.Helper()
 	for a = c.leader("?wait_ms=60000&seen=" + text(seen)); a.Token == seen; a = c.leader("?wait_ms=60000&seen=" + text(seen)) {
@@ -75,7 +77,7 @@ func (c *candidate) await(seen int64) (a told) {
 	return a
 }
 
-// token returns that of the term, also of one that is being given back.
+// token returns the token of the term, even if it is being released.
 func (c *candidate) token() int64 {
 	o := c.server.office
 	o.mu.Lock()
@@ -97,9 +99,9 @@ func (c *candidate) probed(path string) int {
 	return w.Code
 }
 
-// TestATermIsToldToAProgramThatWaits: a later end before the one that it knows, and that the term is lost. The next
-// term has a greater token.
-func TestATermIsToldToAProgramThatWaits(t *testing.T) {
+// TestWaitingProgramLearnsItsTerm: it gets a later end before the end that it knows, and notice
+// of the loss of the term. The next term has a greater token.
+func TestWaitingProgramLearnsItsTerm(t *testing.T) {
 	offices(t, func(t *testing.T, servers *redlocktest.Servers) {
 		a := campaign(t, servers, "a")
 		first := a.await(0)
@@ -118,10 +120,9 @@ func TestATermIsToldToAProgramThatWaits(t *testing.T) {
 	})
 }
 
-// TestNoProgramBelievesThatItLeadsBesideAnother: what it was told is over when another is told that it
-// leads, whenever the servers fail and come back and the daemons end, and however long its request was
-// under way.
-func TestNoProgramBelievesThatItLeadsBesideAnother(t *testing.T) {
+// TestOneProgramLeadsAtATime: the promise to a program has ended before another program gets one,
+// regardless of failures of servers, ends of daemons, and the duration of its requests.
+func TestOneProgramLeadsAtATime(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(3)
 	if testing.Short() {
@@ -177,9 +178,9 @@ func TestNoProgramBelievesThatItLeadsBesideAnother(t *testing.T) {
 	}
 }
 
-// TestTheEndOfTheServerIsTheEndOfTheTerm: no program is told any more that it leads, and the successor
-// follows when what was told is over, or at once if a program says that it works no more.
-func TestTheEndOfTheServerIsTheEndOfTheTerm(t *testing.T) {
+// TestEndOfTheServerEndsTheTerm: no program gets another promise. The successor follows
+// when the last promise has ended, or at once if the program reports the end of its work.
+func TestEndOfTheServerEndsTheTerm(t *testing.T) {
 	t.Parallel()
 	const soon = 500 * time.Millisecond
 	for name, c := range map[string]struct {
@@ -234,8 +235,8 @@ func TestTheEndOfTheServerIsTheEndOfTheTerm(t *testing.T) {
 	}
 }
 
-// TestAProgramResigns, in its own term only.
-func TestAProgramResigns(t *testing.T) {
+// TestProgramResignsInItsOwnTerm only.
+func TestProgramResignsInItsOwnTerm(t *testing.T) {
 	offices(t, func(t *testing.T, servers *redlocktest.Servers) {
 		a := campaign(t, servers, "a")
 		first := a.await(0)
@@ -245,22 +246,22 @@ func TestAProgramResigns(t *testing.T) {
 		time.Sleep(time.Minute)
 		assert.Equal(t, leaderAnswer{ID: "b"}, b.leader("").leaderAnswer)
 		assert.Equal(t, http.StatusServiceUnavailable, b.probed("/leader"))
-		assert.Equal(t, kindLost, b.ask("DELETE", "/leader?token="+text(first.Token), "").problem.Kind)
-		assert.Equal(t, kindLost, a.ask("DELETE", "/leader?token="+text(first.Token-1), "").problem.Kind)
-		assert.Equal(t, kindBad, a.ask("DELETE", "/leader", "").problem.Kind)
+		assert.Equal(t, api.KindLost, b.ask("DELETE", "/leader?token="+text(first.Token), "").problem.Kind)
+		assert.Equal(t, api.KindLost, a.ask("DELETE", "/leader?token="+text(first.Token-1), "").problem.Kind)
+		assert.Equal(t, api.KindBad, a.ask("DELETE", "/leader", "").problem.Kind)
 		assert.True(t, a.leader("").Leader)
 
 		began := time.Now()
 		assert.Equal(t, http.StatusNoContent, a.ask("DELETE", "/leader?token="+text(first.Token), "").status)
 		assert.False(t, a.leader("").Leader)
-		assert.Equal(t, kindLost, a.ask("DELETE", "/leader?token="+text(first.Token), "").problem.Kind)
+		assert.Equal(t, api.KindLost, a.ask("DELETE", "/leader?token="+text(first.Token), "").problem.Kind)
 		assert.Greater(t, b.await(0).Token, first.Token)
 		assert.LessOrEqual(t, time.Since(began), 500*time.Millisecond)
 	})
 }
 
-// TestARestartGivesTheOfficeBack, unless a program may still believe that it leads.
-func TestARestartGivesTheOfficeBack(t *testing.T) {
+// TestRestartReleasesTheOffice: the exception is a program that may still believe that it leads.
+func TestRestartReleasesTheOffice(t *testing.T) {
 	offices(t, func(t *testing.T, servers *redlocktest.Servers) {
 		for _, told := range []bool{false, true} {
 			a := campaign(t, servers, "a")
@@ -272,7 +273,7 @@ func TestARestartGivesTheOfficeBack(t *testing.T) {
 			a.server.Leave()
 			assert.Equal(t, !told, free(t, servers, "billing"))
 		}
-		time.Sleep(time.Minute) // for the office to expire
+		time.Sleep(time.Minute) // until the office has expired
 		a := campaign(t, servers, "a")
 		time.Sleep(time.Second)
 		require.Equal(t, http.StatusOK, a.probed("/leader"))
@@ -284,8 +285,8 @@ func TestARestartGivesTheOfficeBack(t *testing.T) {
 	})
 }
 
-// TestReadiness is asked of the servers once in a second.
-func TestReadiness(t *testing.T) {
+// TestReadinessIsCheckedOnceASecond: it sends requests to the servers.
+func TestReadinessIsCheckedOnceASecond(t *testing.T) {
 	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		c := &candidate{&client{t: t, server: s}, s}
 		servers.Outage(1)
@@ -307,8 +308,8 @@ func TestReadiness(t *testing.T) {
 	})
 }
 
-// TestAnOfficeThatCannotBeHadIsTold once, and tried again.
-func TestAnOfficeThatCannotBeHadIsTold(t *testing.T) {
+// TestUnavailableOfficeIsReported: it is logged once, and tried again.
+func TestUnavailableOfficeIsReported(t *testing.T) {
 	offices(t, func(t *testing.T, servers *redlocktest.Servers) {
 		told := make(chan string, 100)
 		s := New(servers.Locker(), Config{TTL: 10 * time.Second, Office: "billing", Candidate: strings.Repeat("a", 200), Log: func(text string) { told <- text }})

@@ -18,9 +18,11 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/cmd/redlock/internal/serve/api"
 )
 
-// A description is what of openapi.json is compared with the code.
+// A description is the part of openapi.json that is compared with the code.
 type description struct {
 	Paths      map[string]map[string]operation
 	Components struct {
@@ -69,19 +71,21 @@ func TestEachRouteIsDescribed(t *testing.T) {
 	assert.Equal(t, "ok\n", c.ask("GET", "/healthz", "").body)
 }
 
-// TestEachFieldIsDescribed, and no other, with room for 64 bits: generators take an integer without a format for one
-// of 32. Of which types they are, and which are always there, is seen where answers fit their description.
+// TestEachFieldIsDescribed: no other field is described, and integers have 64 bits, because
+// generators read an integer without a format as one of 32 bits. The comparison of answers with
+// their description checks the types and required fields.
 func TestEachFieldIsDescribed(t *testing.T) {
 	t.Parallel()
 	bodies := map[string]reflect.Type{
-		"Wish": reflect.TypeFor[wish](), "SessionWish": reflect.TypeFor[sessionWish](), "Lease": reflect.TypeFor[leaseAnswer](),
-		"Session": reflect.TypeFor[sessionAnswer](), "Leader": reflect.TypeFor[leaderAnswer](), "Inspection": reflect.TypeFor[inspection](), "Holder": reflect.TypeFor[holder](),
-		"Problem": reflect.TypeFor[problem](),
+		"LockRequest": reflect.TypeFor[api.LockRequest](), "SessionRequest": reflect.TypeFor[api.SessionRequest](), "Lease": reflect.TypeFor[api.LeaseAnswer](),
+		"Session": reflect.TypeFor[api.SessionAnswer](), "Leader": reflect.TypeFor[leaderAnswer](), "Inspection": reflect.TypeFor[api.Inspection](), "Holder": reflect.TypeFor[api.Holder](),
+		"Sessions": reflect.TypeFor[api.Sessions](), "ListedSession": reflect.TypeFor[api.ListedSession](), "ListedLease": reflect.TypeFor[api.ListedLease](),
+		"Problem": reflect.TypeFor[api.Problem](),
 	}
 	schemas := described(t).Components.Schemas
 	assert.ElementsMatch(t, slices.Collect(maps.Keys(bodies)), slices.Collect(maps.Keys(schemas)))
 	for name, of := range bodies {
-		fields, got := map[string]bool{}, map[string]bool{} // whether they have 64 bits
+		fields, got := map[string]bool{}, map[string]bool{} // true for 64 bits
 		for _, f := range reflect.VisibleFields(of) {
 			if field, _, _ := strings.Cut(f.Tag.Get("json"), ","); !f.Anonymous && f.IsExported() {
 				fields[field] = f.Type.Kind() == reflect.Int64
@@ -92,7 +96,7 @@ func TestEachFieldIsDescribed(t *testing.T) {
 			assert.NotEmpty(t, schema.(map[string]any)["description"], "%s.%s", name, field)
 		}
 		assert.Equal(t, fields, got, name)
-		if strings.HasSuffix(name, "Wish") {
+		if strings.HasSuffix(name, "Request") {
 			assert.Equal(t, false, schemas[name]["additionalProperties"], name)
 			assert.Nil(t, schemas[name]["required"], name)
 		} else {
@@ -101,22 +105,16 @@ func TestEachFieldIsDescribed(t *testing.T) {
 	}
 }
 
-// TestEachKindIsDescribed, and docs/SERVE.md tells of it with all statuses that its answers have.
+// TestEachKindIsDescribed: each kind also occurs in an answer.
 func TestEachKindIsDescribed(t *testing.T) {
 	t.Parallel()
-	source, err := os.ReadFile("problem.go")
+	source, err := os.ReadFile("api/problem.go")
 	require.NoError(t, err)
-	page, err := os.ReadFile("../../../../docs/SERVE.md")
-	require.NoError(t, err)
-	told := map[string][]string{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| ([\\d, ]+) \\|").FindAllStringSubmatch(string(page), -1) {
-		told[row[1]] = strings.Split(row[2], ", ")
-	}
-	there := map[string][]string{kindBad: {"404", "405"}} // of what is no route
+	there := map[string]bool{}
 	d := described(t)
 	for _, methods := range d.Paths {
 		for _, o := range methods {
-			for status, r := range o.Responses {
+			for _, r := range o.Responses {
 				text, err := json.Marshal(d.Components.Responses[strings.TrimPrefix(r.Ref, "#/components/responses/")])
 				require.NoError(t, err)
 				kinds := regexp.MustCompile(`"enum":\["([^]]*)"\]`).FindStringSubmatch(string(text))
@@ -124,16 +122,14 @@ func TestEachKindIsDescribed(t *testing.T) {
 					continue
 				}
 				for kind := range strings.SplitSeq(kinds[1], `","`) {
-					there[kind] = append(there[kind], status)
+					there[kind] = true
 				}
 			}
 		}
 	}
 	var kinds, named []string
-	for _, kind := range regexp.MustCompile(`(?m)^\tkind\w+ += "(\w+)"`).FindAllStringSubmatch(string(source), -1) {
+	for _, kind := range regexp.MustCompile(`(?m)^\tKind\w+ += "(\w+)"`).FindAllStringSubmatch(string(source), -1) {
 		kinds = append(kinds, kind[1])
-		slices.Sort(there[kind[1]])
-		there[kind[1]] = slices.Compact(there[kind[1]])
 	}
 	field := d.Components.Schemas["Problem"]["properties"].(map[string]any)["kind"].(map[string]any)
 	for _, kind := range field["enum"].([]any) {
@@ -141,28 +137,30 @@ func TestEachKindIsDescribed(t *testing.T) {
 		assert.Contains(t, field["description"], kind.(string)+": ")
 	}
 	assert.ElementsMatch(t, kinds, named)
-	assert.ElementsMatch(t, kinds, slices.Collect(maps.Keys(told)))
-	assert.Equal(t, there, told)
+	assert.ElementsMatch(t, kinds, slices.Collect(maps.Keys(there)))
+	assert.Equal(t, kinds, api.Kinds)
 }
 
-// TestEachParameterIsDescribed: the headers and parameters that the code asks for, and no others.
+// TestEachParameterIsDescribed: these are exactly the headers and parameters that the code reads.
 func TestEachParameterIsDescribed(t *testing.T) {
 	t.Parallel()
 	asked := map[string]bool{}
 	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)
-	for _, name := range files {
-		if strings.HasSuffix(name, "_test.go") || name == "view.go" { // of the page
+	inAPI, err := filepath.Glob("api/*.go")
+	require.NoError(t, err)
+	for _, name := range append(files, inAPI...) {
+		if strings.HasSuffix(name, "_test.go") || name == "view.go" { // belongs to the page
 			continue
 		}
 		text, err := os.ReadFile(name)
 		require.NoError(t, err)
-		for _, m := range regexp.MustCompile(`(r\.Header|q|Query\(\)|r)\.(?:Get|number)\(("[\w-]+"|sessionHeader)[,)]`).FindAllStringSubmatch(string(text), -1) {
-			in := map[string]string{"r.Header": "header ", "q": "query ", "Query()": "query ", "r": "query "}[m[1]]
-			asked[in+strings.Trim(strings.Replace(m[2], "sessionHeader", sessionHeader, 1), `"`)] = true
+		for _, m := range regexp.MustCompile(`(r\.Header|q|Query\(\))\.Get\(("[\w-]+"|(?:api\.)?SessionHeader)\)|[nN]umber\((r)[.\w]*, ("[\w-]+"),`).FindAllStringSubmatch(string(text), -1) {
+			in := map[string]string{"r.Header": "header ", "q": "query ", "Query()": "query ", "r": "query "}[m[1]+m[3]]
+			asked[in+strings.Trim(strings.Replace(strings.TrimPrefix(m[2]+m[4], "api."), "SessionHeader", api.SessionHeader, 1), `"`)] = true
 		}
 	}
-	for _, standard := range []string{"Accept", "Authorization", "Content-Type", "Origin"} { // which OpenAPI has no parameters for
+	for _, standard := range []string{"Accept", "Authorization", "Content-Type", "Origin"} { // OpenAPI excludes these from parameters
 		require.True(t, asked["header "+standard], standard)
 		delete(asked, "header "+standard)
 	}
@@ -190,7 +188,7 @@ func TestEachParameterIsDescribed(t *testing.T) {
 
 const at = "openapi.json"
 
-// schemas compiles what openapi.json says of bodies, and that they have no other fields.
+// schemas compiles the schemas of bodies in openapi.json, and forbids other fields.
 var schemas = sync.OnceValues(func() (*jsonschema.Compiler, error) {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(openAPI))
 	if err != nil {
@@ -202,7 +200,7 @@ var schemas = sync.OnceValues(func() (*jsonschema.Compiler, error) {
 	return c, c.AddResource(at, doc)
 })
 
-// closeObjects has the objects of a schema refuse fields that they do not name: this server sends none.
+// closeObjects makes the objects of a schema reject unknown fields, because this server sends none.
 func closeObjects(schema any) {
 	switch of := schema.(type) {
 	case []any:
@@ -219,9 +217,9 @@ func closeObjects(schema any) {
 	}
 }
 
-var compiling sync.Mutex // a compiler is for one goroutine
+var compiling sync.Mutex // only one goroutine may use a compiler
 
-// fits fails the test unless a value is what openapi.json says at a place.
+// fits fails the test unless a value matches the schema at a place of openapi.json.
 func fits(t *testing.T, value string, place ...string) {
 	t.Helper()
 	compiling.Lock()
@@ -238,12 +236,12 @@ func fits(t *testing.T, value string, place ...string) {
 	assert.NoError(t, schema.Validate(got), value)
 }
 
-// isOfPage reports whether a path is between the page and its server, which nobody else is promised.
+// isOfPage reports whether a path is only for the page, without a promise to other programs.
 func isOfPage(path string) bool {
 	return strings.HasPrefix(path, "/ui") || strings.HasPrefix(path, "/v1/survey")
 }
 
-// isAsDescribed fails the test unless an answer is one of those that openapi.json has for the route.
+// isAsDescribed fails the test unless openapi.json describes the answer for the route.
 func (a answer) isAsDescribed(t *testing.T, pattern string) {
 	t.Helper()
 	d := described(t)
@@ -252,7 +250,7 @@ func (a answer) isAsDescribed(t *testing.T, pattern string) {
 	if isOfPage(path) {
 		return
 	}
-	if !ok { // no route, or refused before it was looked for
+	if !ok { // no route, or rejected before the search for a route
 		fits(t, a.body, "components", "schemas", "Problem")
 		return
 	}

@@ -7,42 +7,44 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/cmd/redlock/internal/doctor"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/serve/api"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/survey"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// A Page shows people, and programs, what there is: the locks on the servers, the servers, the sessions,
-// and what happens. It has the servers looked at while a viewer waits for news, and once for all viewers.
-// It is safe for concurrent use. It is also a redlock.Observer, for the Server's Locker.
+// A Page shows the locks on the servers, the servers, the sessions and recent events to people and
+// programs. It surveys the servers while a viewer waits for news, once for all viewers. It is safe
+// for concurrent use. It is also a redlock.Observer, for the Server's Locker.
 type Page struct {
-	// Look returns what the servers hold. It is called at most once a second, not twice at a time, and so
-	// that it takes at most half of the time.
-	Look func(context.Context) (*Survey, error)
+	// Look surveys the servers. The Page calls it at most once a second, not concurrently, and for
+	// at most half of the time.
+	Look func(context.Context) (*survey.Survey, error)
 
 	ctx   context.Context // ends with the server
-	table *table          // of its clients
+	table *table          // table of the server's clients
 
 	mu      sync.Mutex
-	now     *snapshot     // the last; nil before the first
-	changed chan struct{} // closed when there is another
-	looking bool          // one is being made
-	next    time.Time     // not before this
+	now     *snapshot     // last snapshot; nil before the first
+	changed chan struct{} // closed when there is another snapshot
+	looking bool          // a survey is in progress
+	next    time.Time     // earliest start of the next survey
 	made    sync.WaitGroup
 
 	events history
 }
 
-// A snapshot is a survey that was made. It is not changed.
+// A snapshot is a finished survey. It never changes.
 type snapshot struct {
-	Survey
+	survey.Survey
 	version int64
 	at      time.Time
 	took    time.Duration
-	failed  string // why there is no survey
+	failed  string // reason there is no survey
 }
 
 const (
-	leastPause = time.Second // between two surveys, from start to start
-	lookWithin = time.Minute // for a survey: a server that has very many keys takes a while
+	leastPause = time.Second // time between two surveys, from start to start
+	lookWithin = time.Minute // limit for a survey: a server with very many keys takes a while
 )
 
 // start makes the page of a server ready, until ctx ends.
@@ -50,15 +52,15 @@ func (p *Page) start(ctx context.Context, of *table) {
 	p.ctx, p.table, p.changed = ctx, of, make(chan struct{})
 }
 
-// wait returns when nothing is looked at any more. Its context has ended.
+// wait returns when the last look has ended. The context of the page has ended before.
 func (p *Page) wait() {
 	p.mu.Lock()
-	p.looking = true // so that nothing begins
+	p.looking = true // prevents another survey
 	p.mu.Unlock()
 	p.made.Wait()
 }
 
-// latest returns a snapshot that the viewer has not seen and that is not old, which it waits for.
+// latest waits for a snapshot that is recent and new to the viewer, and returns it.
 func (p *Page) latest(ctx context.Context, seen int64) (*snapshot, error) {
 	for {
 		p.mu.Lock()
@@ -77,14 +79,14 @@ func (p *Page) latest(ctx context.Context, seen int64) (*snapshot, error) {
 		case <-ctx.Done():
 			return now, ctx.Err()
 		case <-p.ctx.Done():
-			return nil, errEnding
+			return nil, api.ErrEnding
 		}
 	}
 }
 
-// look makes one snapshot, when it is time.
+// look makes one snapshot, when it is due.
 func (p *Page) look() {
-	wait := time.NewTimer(time.Until(p.next)) // which only look changes
+	wait := time.NewTimer(time.Until(p.next)) // only look changes it
 	defer wait.Stop()
 	select {
 	case <-wait.C:
@@ -100,10 +102,10 @@ func (p *Page) look() {
 		made.failed = err.Error()
 	} else {
 		made.Survey = *found
-		made.sort()
-		made.addClients(p.table.clients(began))
+		made.Sort()
+		p.table.clients(began).addTo(&made.Survey)
 		for i := range made.Servers {
-			made.Servers[i].Health = made.Servers[i].health()
+			made.Servers[i].Health = made.Servers[i].JudgeHealth()
 		}
 	}
 	p.mu.Lock()
@@ -111,7 +113,7 @@ func (p *Page) look() {
 	if before := p.now; before != nil {
 		made.version = before.version + 1
 		if before.failed == "" && made.failed == "" {
-			p.events.add(made.at, made.changes(&before.Survey)...)
+			p.events.add(made.at, made.Changes(&before.Survey)...)
 		}
 	}
 	p.now, p.looking = made, false
@@ -120,7 +122,8 @@ func (p *Page) look() {
 	p.changed = make(chan struct{})
 }
 
-// Observe implements redlock.Observer: it notes what becomes of locks, and not each vote and renewal.
+// Observe implements redlock.Observer. It records acquisitions, ends and failures of locks, but no
+// votes and renewals.
 func (p *Page) Observe(e redlock.Event) {
 	text, took := "", doctor.Short(e.Elapsed)
 	switch e.Kind {
@@ -138,24 +141,24 @@ func (p *Page) Observe(e redlock.Event) {
 		return
 	}
 	if e.Err != nil {
-		text += ": " + inOurWords(e.Err)
+		text += ": " + api.Text(e.Err)
 	}
-	p.events.add(e.Time, Event{Lock: e.Name, What: e.Kind.String(), Text: text, By: "this process"})
+	p.events.add(e.Time, survey.Event{Lock: e.Name, What: e.Kind.String(), Text: text, By: "this process"})
 }
 
 const (
 	keptEvents = 10_000
-	mostEvents = 200 // in one answer
+	mostEvents = 200 // limit for one answer
 )
 
 // A history has the last events. It is safe for concurrent use. The zero value is empty.
 type history struct {
 	mu   sync.Mutex
-	ring []Event
-	last int64 // the number of the latest
+	ring []survey.Event
+	last int64 // number of the latest event
 }
 
-func (h *history) add(at time.Time, events ...Event) {
+func (h *history) add(at time.Time, events ...survey.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, e := range events {
@@ -169,11 +172,11 @@ func (h *history) add(at time.Time, events ...Event) {
 	}
 }
 
-// since returns the latest events behind a number that are wanted, the latest first.
-func (h *history) since(number int64, wanted func(*Event) bool) []Event {
+// since returns the requested events after a number, the latest first.
+func (h *history) since(number int64, wanted func(*survey.Event) bool) []survey.Event {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	some := []Event{}
+	some := []survey.Event{}
 	for n := h.last; n > max(number, h.last-int64(len(h.ring))) && len(some) < mostEvents; n-- {
 		if e := &h.ring[(n-1)%keptEvents]; wanted(e) {
 			some = append(some, *e)

@@ -15,23 +15,25 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/cmd/redlock/internal/doctor"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/serve/api"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/survey"
 	"github.com/redquorum/redquorum/redlock"
 	"github.com/redquorum/redquorum/redlocktest"
 )
 
-// held returns a lock as it is shown.
-func held(name, holder string) LockState {
+// held returns a lock in the form of the page.
+func held(name, holder string) survey.LockState {
 	left := int64(9000)
-	return LockState{
+	return survey.LockState{
 		Name: name, State: "held", Kind: "exclusive", Votes: 3, Servers: 3, Holder: holder, Owner: "web-3", Left: &left,
-		Keys: []HeldKey{{Server: "a", State: "holds", Holder: holder, Left: &left}},
+		Keys: []survey.HeldKey{{Server: "a", State: "holds", Holder: holder, Left: &left}},
 	}
 }
 
 // showing returns a Look that shows these locks.
-func showing(locks ...LockState) func(context.Context) (*Survey, error) {
-	return func(context.Context) (*Survey, error) {
-		return &Survey{Locks: append([]LockState{}, locks...), Servers: []ServerState{{Server: "a", Findings: []doctor.Finding{}}}}, nil
+func showing(locks ...survey.LockState) func(context.Context) (*survey.Survey, error) {
+	return func(context.Context) (*survey.Survey, error) {
+		return &survey.Survey{Locks: append([]survey.LockState{}, locks...), Servers: []survey.ServerState{{Server: "a", Findings: []doctor.Finding{}}}}, nil
 	}
 }
 
@@ -50,11 +52,11 @@ func names(v view) (all []string) {
 	return all
 }
 
-// TestOneSurveyIsForAll viewers, however many and however often they ask, none is made where nobody asks, and they take
-// half of the time at most.
+// TestOneSurveyIsForAll: all viewers share a survey, regardless of their number and their requests.
+// Without a request there is no survey, and surveys take at most half of the time.
 func TestOneSurveyIsForAll(t *testing.T) {
 	surveys, takes := 0, 100*time.Millisecond
-	page := &Page{Look: func(context.Context) (*Survey, error) {
+	page := &Page{Look: func(context.Context) (*survey.Survey, error) {
 		surveys++
 		time.Sleep(takes)
 		return nil, errors.New("no luck")
@@ -86,8 +88,8 @@ func TestOneSurveyIsForAll(t *testing.T) {
 	})
 }
 
-func TestTheAnswerHasWhatIsWanted(t *testing.T) {
-	var locks []LockState
+func TestAnswerHasTheRequestedFields(t *testing.T) {
+	var locks []survey.LockState
 	for i := range 300 {
 		locks = append(locks, held(fmt.Sprintf("lock-%03d", i), "1"))
 	}
@@ -117,16 +119,16 @@ func TestTheAnswerHasWhatIsWanted(t *testing.T) {
 	})
 }
 
-// TestEvents are those of the Locker, and what differs from one survey to the next.
-func TestEvents(t *testing.T) {
+// TestEventsComeFromTheLockerAndSurveys: surveys show events by their differences.
+func TestEventsComeFromTheLockerAndSurveys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		surveys := []*Survey{
-			{Locks: []LockState{held("a", "1"), held("b", "2")}, Servers: []ServerState{{Server: "s"}, {Server: "r"}, {Server: "q"}}},
-			{Locks: []LockState{held("a", "3"), held("c", "4")}, Servers: []ServerState{{Server: "s", Error: "down"}, {Server: "r"}, {Server: "q"}}},
-			{Servers: []ServerState{{Server: "s", Error: "down"}, {Server: "r", Error: "down"}, {Server: "q"}}},
+		surveys := []*survey.Survey{
+			{Locks: []survey.LockState{held("a", "1"), held("b", "2")}, Servers: []survey.ServerState{{Server: "s"}, {Server: "r"}, {Server: "q"}}},
+			{Locks: []survey.LockState{held("a", "3"), held("c", "4")}, Servers: []survey.ServerState{{Server: "s", Error: "down"}, {Server: "r"}, {Server: "q"}}},
+			{Servers: []survey.ServerState{{Server: "s", Error: "down"}, {Server: "r", Error: "down"}, {Server: "q"}}},
 		}
-		page := &Page{Look: func(context.Context) (*Survey, error) {
+		page := &Page{Look: func(context.Context) (*survey.Survey, error) {
 			next := surveys[0]
 			surveys = surveys[1:]
 			return next, nil
@@ -142,7 +144,7 @@ func TestEvents(t *testing.T) {
 		assert.Equal(t, "released", v.Lock.Events[0].What)
 		assert.Equal(t, "acquired", v.Lock.Events[1].What)
 		assert.Equal(t, 1, v.Sessions.Total)
-		assert.Equal(t, "web-3", v.Sessions.First[0].Owner)
+		assert.Equal(t, "web-3", v.Sessions.Sessions[0].Owner)
 
 		seen := v.Events[0].Number
 		v = c.survey("?wait_ms=5000&seen=" + text(v.Version) + "&events_after=" + text(seen))
@@ -161,8 +163,9 @@ func TestEvents(t *testing.T) {
 	})
 }
 
-// TestClientsThatWaitAreShown, with those of other processes, and who has only just come may be about to get its lock.
-func TestClientsThatWaitAreShown(t *testing.T) {
+// TestWaitingClientsAreShown: they are shown like waiters of other processes, but not at once,
+// because a new client may be about to get its lock.
+func TestWaitingClientsAreShown(t *testing.T) {
 	lock := held("job", "1")
 	lock.Waiters.Count = 4
 	served(t, Config{Page: &Page{Look: showing(lock, held("other", "1"))}}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
@@ -189,11 +192,11 @@ func TestClientsThatWaitAreShown(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		v := isWaiting(5)
 		assert.Equal(t, 4, v.Lock.States[0].Waiters.Count)
-		assert.Equal(t, Members{2, []Member{{Owner: "first", Waited: 5000, Left: 55_000}, {Owner: "second", Waited: 5000, Left: 55_000}}}, v.Lock.States[0].Clients)
+		assert.Equal(t, survey.Members{Count: 2, First: []survey.Member{{Owner: "first", Waited: 5000, Left: 55_000}, {Owner: "second", Waited: 5000, Left: 55_000}}}, v.Lock.States[0].Clients)
 		assert.Equal(t, []string{"job", "other"}, names(v))
 		assert.Zero(t, v.Locks[1].Waiting)
 		waits := map[string][]string{}
-		for _, session := range v.Sessions.First {
+		for _, session := range v.Sessions.Sessions {
 			waits[session.Owner] = session.Waits
 		}
 		assert.Equal(t, map[string][]string{"": {}, "first": {"job"}, "second": {"job"}}, waits)
@@ -205,8 +208,9 @@ func TestClientsThatWaitAreShown(t *testing.T) {
 	})
 }
 
-// TestClientsAreShownOnce, at the first permit that is held, however many are: of two that wait for a lock which is all
-// this process's none stands in the queue of the servers, of the lock of another process one does.
+// TestClientsAreShownOnce: they are shown at the first held permit of a lock. If two clients of
+// this process wait, neither is in the queue of the servers while this process holds the whole
+// lock. While another process holds the lock, one of them is in the queue.
 func TestClientsAreShownOnce(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -222,65 +226,65 @@ func TestClientsAreShownOnce(t *testing.T) {
 		{"a permit of its own, and one of another", 2, 1, 1, 2},
 		{"permits of others", 2, 0, 2, 2},
 	} {
-		s := &Survey{}
+		s := &survey.Survey{}
 		for _, n := range []int{2, 1, 3} {
 			l := held("job", "1")
 			l.Permit = &n
 			s.Locks = append(s.Locks, l)
 		}
 		s.Locks[1].Waiters.Count = c.inQueue
-		s.addClients(clients{"job": {waiting: make([]Member, 2), permits: c.permits, holding: c.holding}, "none": {waiting: make([]Member, 1), permits: 1}})
+		clients{"job": {waiting: make([]survey.Member, 2), permits: c.permits, holding: c.holding}, "none": {waiting: make([]survey.Member, 1), permits: 1}}.addTo(s)
 		assert.Equal(t, []int{0, c.expected, 0}, []int{s.Locks[0].Waiting, s.Locks[1].Waiting, s.Locks[2].Waiting}, c.name)
 	}
 }
 
-// TestHealthIsAWord, whatever else is found.
-func TestHealthIsAWord(t *testing.T) {
+// TestHealthIsOneWord: the other findings do not matter.
+func TestHealthIsOneWord(t *testing.T) {
 	t.Parallel()
 	latency := doctor.Finding{Check: "latency", Severity: doctor.OK}
 	of := func(check string, severity doctor.Severity) []doctor.Finding {
 		return []doctor.Finding{latency, {Check: check, Severity: severity}}
 	}
 	for _, c := range []struct {
-		server   ServerState
+		server   survey.ServerState
 		expected string
 	}{
-		{ServerState{}, ""},
-		{ServerState{Error: "refused", Findings: of("quarantine", doctor.Warning)}, "down"},
-		{ServerState{Error: "refused"}, "down"},
-		{ServerState{Findings: of("reachable", doctor.Warning)}, "slow"},
-		{ServerState{Findings: of("quarantine", doctor.Warning)}, "in quarantine"},
-		{ServerState{Findings: of("quarantine", doctor.Note)}, "well"},
-		{ServerState{Findings: of("latency", doctor.Note)}, "slow"},
-		{ServerState{Findings: of("latency", doctor.Warning)}, "slow"},
-		{ServerState{Findings: of("role", doctor.Fatal)}, "unfit"},
-		{ServerState{Findings: of("persistence", doctor.Note)}, "well"},
-		{ServerState{Findings: of("memory", doctor.Warning)}, "well"},
+		{survey.ServerState{}, ""},
+		{survey.ServerState{Error: "refused", Findings: of("quarantine", doctor.Warning)}, "down"},
+		{survey.ServerState{Error: "refused"}, "down"},
+		{survey.ServerState{Findings: of("reachable", doctor.Warning)}, "slow"},
+		{survey.ServerState{Findings: of("quarantine", doctor.Warning)}, "in quarantine"},
+		{survey.ServerState{Findings: of("quarantine", doctor.Note)}, "well"},
+		{survey.ServerState{Findings: of("latency", doctor.Note)}, "slow"},
+		{survey.ServerState{Findings: of("latency", doctor.Warning)}, "slow"},
+		{survey.ServerState{Findings: of("role", doctor.Fatal)}, "unfit"},
+		{survey.ServerState{Findings: of("persistence", doctor.Note)}, "well"},
+		{survey.ServerState{Findings: of("memory", doctor.Warning)}, "well"},
 	} {
-		assert.Equal(t, c.expected, c.server.health(), "%+v", c.server)
+		assert.Equal(t, c.expected, c.server.JudgeHealth(), "%+v", c.server)
 	}
 }
 
-// TestTheHistoryIsBounded, and has the latest.
-func TestTheHistoryIsBounded(t *testing.T) {
+// TestHistoryIsBounded: it keeps the latest events.
+func TestHistoryIsBounded(t *testing.T) {
 	t.Parallel()
 	var h history
 	for i := range 3*keptEvents + 7 {
-		h.add(time.Now(), Event{Lock: text(int64(i % 2))})
+		h.add(time.Now(), survey.Event{Lock: text(int64(i % 2))})
 	}
 	assert.Len(t, h.ring, keptEvents)
-	latest := h.since(0, func(*Event) bool { return true })
+	latest := h.since(0, func(*survey.Event) bool { return true })
 	require.Len(t, latest, mostEvents)
 	for i, e := range latest {
 		require.Equal(t, int64(3*keptEvents+7-i), e.Number)
 	}
-	assert.Len(t, h.since(3*keptEvents, func(*Event) bool { return true }), 7)
-	assert.Len(t, h.since(3*keptEvents, func(e *Event) bool { return e.Lock == "1" }), 3)
+	assert.Len(t, h.since(3*keptEvents, func(*survey.Event) bool { return true }), 7)
+	assert.Len(t, h.since(3*keptEvents, func(e *survey.Event) bool { return e.Lock == "1" }), 3)
 }
 
-// TestTheEndOfAPage: viewers that wait do not hold up the end, nor does a survey that is being made.
-func TestTheEndOfAPage(t *testing.T) {
-	page := &Page{Look: func(ctx context.Context) (*Survey, error) {
+// TestPageEndsAtOnce: neither waiting viewers nor a survey in progress delay the end.
+func TestPageEndsAtOnce(t *testing.T) {
+	page := &Page{Look: func(ctx context.Context) (*survey.Survey, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}}
@@ -290,7 +294,7 @@ func TestTheEndOfAPage(t *testing.T) {
 		synctest.Wait()
 		began := time.Now()
 		endNow(s)
-		assert.Equal(t, kindEnding, (<-done).problem.Kind)
+		assert.Equal(t, api.KindEnding, (<-done).problem.Kind)
 		assert.Less(t, time.Since(began), time.Second)
 	})
 }

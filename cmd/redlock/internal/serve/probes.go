@@ -4,18 +4,20 @@ import (
 	"cmp"
 	"context"
 	"net/http"
-	"sync"
 	"time"
+
+	"github.com/redquorum/redquorum/cmd/redlock/internal/serve/api"
 )
 
-// Probes returns the handler of a port that anyone may reach, for what cannot use the socket: the kubelet,
-// load balancers, Prometheus. It answers GET /healthz, /readyz and /leader with a status, and GET /metrics, with nothing
-// that helps to act for a client. Nobody waits there, and no answer to it makes a term last longer.
+// Probes returns the handler of a public port, for programs that cannot use the socket: the
+// kubelet, load balancers, Prometheus. It answers GET /healthz, /readyz and /leader with a status,
+// and GET /metrics. The answers contain nothing that would help to impersonate a client. No request
+// waits there, and no answer prolongs a term.
 func (s *Server) Probes() http.Handler {
 	mux := http.NewServeMux()
 	handle := func(pattern string, isGood func() bool) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) {
-			status := statusOf(isGood())
+			status := api.StatusIf(isGood())
 			w.Header().Set("Cache-Control", "no-store")
 			w.WriteHeader(status)
 			w.Write([]byte(http.StatusText(status) + "\n"))
@@ -30,18 +32,11 @@ func (s *Server) Probes() http.Handler {
 	return mux
 }
 
-// readyFor is how long an answer is given again, however many ask.
+// readyFor is the time for which an answer is reused, for any number of requests.
 const readyFor = time.Second
 
-// readiness is whether a quorum of servers answers, as was last seen.
-type readiness struct {
-	mu   sync.Mutex
-	at   time.Time // when it was seen; guarded by mu, as good is
-	good bool
-}
-
-// isReady reports whether locks can be had: a quorum answers, and the server does not end, nor is it still taking
-// over the locks of the one before.
+// isReady reports whether clients can get locks: a quorum answers, and the server is neither
+// shutting down nor still adopting locks.
 func (s *Server) isReady() bool {
 	if s.isEnding() {
 		return false
@@ -55,7 +50,8 @@ func (s *Server) isReady() bool {
 	last.mu.Lock()
 	defer last.mu.Unlock()
 	if last.at.IsZero() || time.Since(last.at) >= readyFor {
-		// Not under the context of one request, on which others wait. The node timeout bounds it.
+		// This does not use the context of one request, because other requests wait for the result,
+		// too. The node timeout limits it.
 		_, err := s.locker.Inspect(context.Background(), cmp.Or(s.config.Office, "readyz"))
 		last.at, last.good = time.Now(), err == nil
 	}
@@ -64,6 +60,6 @@ func (s *Server) isReady() bool {
 
 // showReady answers GET /readyz.
 func (s *Server) showReady(w http.ResponseWriter, _ *request) error {
-	status := statusOf(s.isReady())
-	return write(w, status, map[string]bool{"ready": status == http.StatusOK})
+	status := api.StatusIf(s.isReady())
+	return api.Write(w, status, map[string]bool{"ready": status == http.StatusOK})
 }

@@ -11,26 +11,49 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/redlocktest"
+
+	"github.com/redquorum/redquorum/cmd/redlock/internal/rights"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/serve/api"
 )
 
-// TestARequestAtTheLastMoment keeps its session: the timer that ran out while it was answered is of the
-// time before.
-func TestARequestAtTheLastMoment(t *testing.T) {
+// TestRequestAtTheLastMomentKeepsItsSession: the timer that expired during the request belongs to
+// the time before it.
+func TestRequestAtTheLastMomentKeepsItsSession(t *testing.T) {
 	served(t, Config{}, func(t *testing.T, _ *redlocktest.Servers, s *Server) {
 		c := open(t, s, "")
 		of, err := s.table.session(c.session, "")
 		require.NoError(t, err)
 		of.leave()
-		of.expire() // the goroutine of the timer, which was late
+		of.expire() // the timer's goroutine runs late
 		assert.Equal(t, http.StatusOK, c.ask("GET", "/v1/session", "").status)
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		assert.Equal(t, kindSession, c.ask("GET", "/v1/session", "").problem.Kind)
+		assert.Equal(t, api.KindSession, c.ask("GET", "/v1/session", "").problem.Kind)
 	})
 }
 
-// TestNothingIsToldBeyondTheEnd of the server, of the lock, or of the session.
-func TestNothingIsToldBeyondTheEnd(t *testing.T) {
+// TestLateTimerReleasesNoPromisedLock: a timer that expired before the session's last requests does
+// not end a session whose client may work until its last promise.
+func TestLateTimerReleasesNoPromisedLock(t *testing.T) {
+	f := twoClients(t)
+	f.change(1, func(c *rights.Client) { c.Operator = true })
+	served(t, Config{Rights: f}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
+		billing, operator := as(t, s, "billing"), as(t, s, "payroll")
+		billing.session = billing.ask("POST", "/v1/sessions", "").session.Session
+		taken := billing.take(`{"name":"billing/a"}`)
+		of := s.table.sessions[billing.session]
+		operator.session = api.PublicID(billing.session)
+		require.Equal(t, http.StatusAccepted, operator.ask("DELETE", "/v1/session", "").status)
+		of.expire() // the goroutine of the timer, which was late
+		time.Sleep(time.Until(taken.end()) - time.Millisecond)
+		assert.False(t, free(t, servers, "billing/a"), "its client may work")
+		time.Sleep(time.Second)
+		assert.True(t, free(t, servers, "billing/a"))
+	})
+}
+
+// TestNoPromiseExceedsTheEnd: the server, the lock or the session ends.
+func TestNoPromiseExceedsTheEnd(t *testing.T) {
 	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		c := open(t, s, `{"ttl_ms":60000}`)
 		limited := c.take(`{"name":"limited","max_hold_ms":2000}`)
@@ -51,7 +74,7 @@ func TestNothingIsToldBeyondTheEnd(t *testing.T) {
 			a := c.ask("GET", "/v1/session", "")
 			require.True(t, a.session.Ending)
 			for _, l := range a.session.Leases {
-				assert.False(t, a.asked.Add(millis(l.ValidFor)).After(end), "%v is told %v before the end", millis(l.ValidFor), time.Until(end))
+				assert.False(t, a.asked.Add(api.Duration(l.ValidFor)).After(end), "%v is told %v before the end", api.Duration(l.ValidFor), time.Until(end))
 			}
 			assert.False(t, free(t, servers, "a"))
 		}
@@ -61,9 +84,9 @@ func TestNothingIsToldBeyondTheEnd(t *testing.T) {
 	})
 }
 
-// TestALockThatComesWithTheEnd is not granted: the server counts what its clients have once, and what
-// came later would be told, and released at once.
-func TestALockThatComesWithTheEnd(t *testing.T) {
+// TestLockAtTheEndIsNotGranted: the server counts the leases of its clients once. A later lease
+// would be reported, and released at once.
+func TestLockAtTheEndIsNotGranted(t *testing.T) {
 	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		c := open(t, s, "")
 		of, err := s.table.session(c.session, "")
@@ -73,39 +96,59 @@ func TestALockThatComesWithTheEnd(t *testing.T) {
 		over, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		waiter := open(t, s, "")
-		waiter.take(`{"name":"b"}`) // the end waits for it
+		waiter.take(`{"name":"b"}`) // the end of the server waits for this client
 		done := make(chan int)
 		go func() {
 			_, left := s.Close(over)
 			done <- left
 		}()
 		synctest.Wait()
-		_, err = of.add(lock, grant{}, &attempt{wish: &wish{}})
-		assert.ErrorIs(t, err, errEnding)
-		_, err = s.openSession(&request{client: anybody}, sessionWish{TTL: 10_000}, false)
-		assert.ErrorIs(t, err, errEnding)
+		_, err = of.add(lock, api.Grant{}, &attempt{lockRequest: &api.LockRequest{}}, anybody)
+		assert.ErrorIs(t, err, api.ErrEnding)
+		_, err = s.openSession(&request{client: anybody}, api.SessionRequest{TTL: 10_000}, false)
+		assert.ErrorIs(t, err, api.ErrEnding)
 		of.leave()
 		assert.Equal(t, 1, <-done)
 		assert.NoError(t, lock.Release(t.Context()), "it is the caller's")
 	})
 }
 
-// TestALeaseThatIsReleasedBeforeItIsTold, by a client that has seen it in its state, is not the answer
-// to the request for it when that comes again.
-func TestALeaseThatIsReleasedBeforeItIsTold(t *testing.T) {
+// TestLeaseIsReleasedDuringItsRepetition: a copy of the request has found the lease, which another
+// request then releases.
+func TestLeaseIsReleasedDuringItsRepetition(t *testing.T) {
+	served(t, Config{}, func(t *testing.T, _ *redlocktest.Servers, s *Server) {
+		c := open(t, s, "")
+		c.headers = map[string]string{"Idempotency-Key": "1"}
+		lease := c.take(`{"name":"a"}`).lease.Lease
+		of, err := s.table.session(c.session, "")
+		require.NoError(t, err)
+		defer of.leave()
+		w := *of.attempts["1"].lockRequest
+		_, found, err := of.try(t.Context(), "1", &w)
+		require.NoError(t, err)
+		c.release(lease)
+		a, err := found.locked(&request{since: time.Now()})
+		require.NoError(t, err)
+		assert.False(t, a.Held)
+	})
+}
+
+// TestReleasedLeaseIsNotReturned: a client has released the lease that it saw in its state. A
+// repetition of its request must not return that lease.
+func TestReleasedLeaseIsNotReturned(t *testing.T) {
 	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		c := open(t, s, "")
 		of, err := s.table.session(c.session, "")
 		require.NoError(t, err)
 		defer of.leave()
-		w := wish{Name: "a"}
-		require.NoError(t, w.check(10*time.Second))
-		first, isNew, err := of.try(t.Context(), "1", &w)
+		w := api.LockRequest{Name: "a"}
+		require.NoError(t, w.Check(10*time.Second))
+		first, earlier, err := of.try(t.Context(), "1", &w)
 		require.NoError(t, err)
-		require.True(t, isNew)
+		require.Nil(t, earlier)
 		lock, err := servers.Locker().TryAcquire(t.Context(), "a")
 		require.NoError(t, err)
-		l, err := of.add(lock, w.grant(lock, time.Time{}), first)
+		l, err := of.add(lock, w.Grant(lock, time.Time{}), first, anybody)
 		require.NoError(t, err)
 		c.release(l.id)
 		of.settle(first, l)
@@ -113,6 +156,6 @@ func TestALeaseThatIsReleasedBeforeItIsTold(t *testing.T) {
 		require.NoError(t, err)
 		assert.False(t, told.Held)
 		c.headers = map[string]string{"Idempotency-Key": "1"}
-		assert.Equal(t, kindLease, c.ask("POST", "/v1/locks", `{"name":"a"}`).problem.Kind)
+		assert.Equal(t, api.KindLease, c.ask("POST", "/v1/locks", `{"name":"a"}`).problem.Kind)
 	})
 }

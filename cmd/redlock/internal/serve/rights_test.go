@@ -19,10 +19,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/cmd/redlock/internal/rights"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/serve/api"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/survey"
 	"github.com/redquorum/redquorum/redlocktest"
 )
 
-// twoClients is a file with two of them, whose tokens are their labels, repeated.
+// twoClients is a file with two clients. Their tokens are their repeated labels.
 func twoClients(t testing.TB) *file {
 	text := ""
 	for _, label := range []string{"billing", "payroll"} {
@@ -42,16 +44,16 @@ func as(t *testing.T, s *Server, label string) *client {
 	return &client{t: t, server: s, headers: map[string]string{"Authorization": "Bearer " + tokenOf(label)}}
 }
 
-// secret is a text that nothing but billing is told.
+// secret is a text that only billing may get.
 const secret = "billing-secret"
 
-// withTwo runs a test of a server with a page and an office, of which billing holds a lock. The server is
-// payroll's, too.
+// withTwo runs a test of a server with a page and an office, while billing holds a lock. The server
+// also belongs to payroll.
 func withTwo(t *testing.T, test func(t *testing.T, f *file, servers *redlocktest.Servers, billing, payroll *client, lease string)) {
 	synctest.Test(t, func(t *testing.T) {
 		f := twoClients(t)
 		page := &Page{Look: showing(held("billing/a", secret), held("payroll/a", "1"))}
-		page.events.add(time.Now(), Event{Lock: "billing/a", Text: secret}, Event{Lock: "payroll/a, billing/a", Text: secret}, Event{Lock: "payroll/a", Text: "mine"})
+		page.events.add(time.Now(), survey.Event{Lock: "billing/a", Text: secret}, survey.Event{Lock: "payroll/a, billing/a", Text: secret}, survey.Event{Lock: "payroll/a", Text: "mine"})
 		servers, s := start(t, Config{Rights: f, Page: page, Office: "billing/office", Candidate: secret})
 		billing := as(t, s, "billing")
 		a := billing.ask("POST", "/v1/sessions", `{"owner":"`+secret+`","ttl_ms":3600000}`)
@@ -65,9 +67,9 @@ func withTwo(t *testing.T, test func(t *testing.T, f *file, servers *redlocktest
 	})
 }
 
-// TestNoRouteIsForgotten: each asks for a token, and does nothing for a client that has another's session and lease,
-// and not the right.
-func TestNoRouteIsForgotten(t *testing.T) {
+// TestEachRouteRequiresItsRight: each route requires a token, and does nothing for a client with another
+// client's session and lease but without the right.
+func TestEachRouteRequiresItsRight(t *testing.T) {
 	t.Parallel()
 	bodies := map[string]string{"POST /v1/locks": `{"name":"billing/a"}`}
 	forAll := map[string]int{
@@ -98,8 +100,8 @@ func TestNoRouteIsForgotten(t *testing.T) {
 	})
 }
 
-// TestTheLeaseOfAnother cannot be had by any way of asking.
-func TestTheLeaseOfAnother(t *testing.T) {
+// TestLeaseOfAnotherClientIsHidden: no request shows it.
+func TestLeaseOfAnotherClientIsHidden(t *testing.T) {
 	t.Parallel()
 	withTwo(t, func(t *testing.T, f *file, servers *redlocktest.Servers, billing, payroll *client, lease string) {
 		mine := as(t, payroll.server.(*Server), "payroll")
@@ -155,8 +157,8 @@ func TestTheLeaseOfAnother(t *testing.T) {
 	})
 }
 
-// TestThePageShowsWhatAClientMayLookAt.
-func TestThePageShowsWhatAClientMayLookAt(t *testing.T) {
+// TestPageShowsOnlyPermittedLocks.
+func TestPageShowsOnlyPermittedLocks(t *testing.T) {
 	t.Parallel()
 	withTwo(t, func(t *testing.T, f *file, servers *redlocktest.Servers, billing, payroll *client, lease string) {
 		go as(t, payroll.server.(*Server), "billing").ask("POST", "/v1/locks", `{"name":"billing/a","wait_ms":10000,"owner":"`+secret+`"}`)
@@ -188,9 +190,9 @@ func TestThePageShowsWhatAClientMayLookAt(t *testing.T) {
 	})
 }
 
-// TestRightsAreThoseOfTheMoment: a token is replaced, a right is taken away while its client waits, and a file that
-// is wrong is seen.
-func TestRightsAreThoseOfTheMoment(t *testing.T) {
+// TestChangedRightsApplyAtOnce: a token is replaced, a right is revoked while its client waits,
+// and a malformed file is noticed.
+func TestChangedRightsApplyAtOnce(t *testing.T) {
 	t.Parallel()
 	withTwo(t, func(t *testing.T, f *file, servers *redlocktest.Servers, billing, payroll *client, lease string) {
 		release := servers.Hold("payroll")
@@ -218,19 +220,267 @@ func TestRightsAreThoseOfTheMoment(t *testing.T) {
 		f.wrong = errors.New("line 3")
 		f.change(0, func(c *rights.Client) { c.Look = []string{"**"} })
 		counts := billing.ask("GET", "/metrics", "").body
-		for _, want := range []string{`_rights_wrong 1`, `_sessions 1`, `_leases 1`, `_grants_total{client="billing"} 1`, `_refused_total{client="payroll"} 2`, `_refused_total{client=""} 1`} {
+		for _, want := range []string{`_rights_wrong 1`, `_sessions 1`, `_leases 1`, `_grants_total{client="billing"} 1`, `_refused_total{client="payroll",kind="forbidden"} 2`, `_refused_total{client="",kind="forbidden"} 1`} {
 			assert.Contains(t, counts, "\nredlock_serve"+want+"\n")
 		}
 		w := httptest.NewRecorder()
 		billing.server.(*Server).Probes().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 		assert.Contains(t, w.Body.String(), "\nredlock_serve_grants_total 1\n")
-		assert.Contains(t, w.Body.String(), "\nredlock_serve_refused_total 3\n")
+		assert.Contains(t, w.Body.String(), "\nredlock_serve_refused_total{kind=\"forbidden\"} 3\n")
 		assert.NotContains(t, w.Body.String(), "client=", "anybody may look")
 	})
 }
 
-// TestARefusalIsCountedAndLogged by the label, once a minute, and never with the token.
-func TestARefusalIsCountedAndLogged(t *testing.T) {
+// TestRenamedClientGetsNoLockOfItsOldSession: it could neither use the lock nor release it.
+func TestRenamedClientGetsNoLockOfItsOldSession(t *testing.T) {
+	f := twoClients(t)
+	served(t, Config{Rights: f}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
+		payroll := as(t, s, "payroll")
+		own := payroll.ask("POST", "/v1/sessions", "").session.Session
+		for _, session := range []string{own, ""} {
+			payroll.session = session
+			release := servers.Hold("payroll")
+			waits := make(chan answer)
+			go func() { waits <- payroll.ask("POST", "/v1/locks", `{"name":"payroll","wait_ms":60000}`) }()
+			synctest.Wait()
+			f.change(1, func(c *rights.Client) { c.Label = "wages" })
+			release()
+			assert.Equal(t, api.KindSession, (<-waits).problem.Kind)
+			assert.True(t, free(t, servers, "payroll"))
+			f.change(1, func(c *rights.Client) { c.Label = "payroll" })
+		}
+		assert.Zero(t, s.table.usedBy("payroll").leases)
+	})
+}
+
+// TestOperatorListsSessions: an operator lists the sessions of all clients, by IDs that open no
+// session. Other clients may not.
+func TestOperatorListsSessions(t *testing.T) {
+	t.Parallel()
+	withTwo(t, func(t *testing.T, f *file, servers *redlocktest.Servers, billing, payroll *client, lease string) {
+		a := payroll.ask("GET", "/v1/sessions", "")
+		assert.Equal(t, http.StatusForbidden, a.status)
+		assert.Equal(t, `"payroll" may not list the sessions of all clients, or end one by its public id: its entry in --tokens has no sessions: true`, a.problem.Detail)
+		assert.Equal(t, "sessions", a.problem.Right)
+		f.change(1, func(c *rights.Client) { c.Operator = true })
+		waiting := payroll.ask("POST", "/v1/sessions", `{"owner":"p"}`).session.Session
+		servers.Hold("payroll")
+		go (&client{t: t, server: payroll.server, session: waiting, headers: payroll.headers}).ask("POST", "/v1/locks", `{"name":"payroll","wait_ms":1000}`)
+		time.Sleep(time.Millisecond)
+		billing.take(`{"names":["billing/x","billing/y"],"fenced":true}`)
+
+		list := func(query string) (all api.Sessions) {
+			t.Helper()
+			a := payroll.ask("GET", "/v1/sessions"+query, "")
+			require.Equal(t, http.StatusOK, a.status, a.body)
+			for _, secret := range []string{billing.session, waiting, lease} {
+				assert.NotContains(t, a.body, secret)
+			}
+			require.NoError(t, json.Unmarshal([]byte(a.body), &all))
+			return all
+		}
+		all := list("")
+		require.Len(t, all.Sessions, 2)
+		first := all.Sessions[0]
+		assert.Equal(t, "billing", first.Client)
+		assert.Equal(t, secret, first.Owner)
+		assert.Equal(t, api.PublicID(billing.session), first.ID)
+		require.Len(t, first.Leases, 2)
+		assert.Equal(t, api.PublicID(lease), first.Leases[0].ID)
+		assert.Equal(t, []string{"billing/a"}, first.Leases[0].Names)
+		assert.Positive(t, first.Leases[1].Fences["billing/y"])
+		assert.Equal(t, []string{"payroll"}, all.Sessions[1].Waits)
+		assert.Len(t, list("?client=billing").Sessions, 1)
+		assert.Equal(t, 1, list("?client=payroll").Total)
+		assert.Zero(t, list("?client=").Total)
+		assert.Len(t, list("?from=1").Sessions, 1)
+		assert.Empty(t, list("?from=9").Sessions)
+		assert.Equal(t, http.StatusBadRequest, payroll.ask("GET", "/v1/sessions?from=-1", "").status)
+		for _, id := range []string{first.ID, first.Leases[0].ID} { // a public id opens nothing
+			by := &client{t: t, server: payroll.server, session: id, headers: billing.headers}
+			assert.Equal(t, http.StatusNotFound, by.ask("GET", "/v1/session", "").status)
+			assert.Equal(t, http.StatusNotFound, by.ask("DELETE", "/v1/locks/"+id, "").status)
+			assert.Equal(t, http.StatusForbidden, by.ask("DELETE", "/v1/session", "").status)
+		}
+		time.Sleep(time.Second)
+	})
+}
+
+// TestServerWithoutTokensHasNoOperator: all clients have the same rights.
+func TestServerWithoutTokensHasNoOperator(t *testing.T) {
+	served(t, Config{}, func(t *testing.T, _ *redlocktest.Servers, s *Server) {
+		c := open(t, s, "")
+		assert.Contains(t, c.ask("GET", "/v1/sessions", "").problem.Detail, "no client may list")
+		c.session = api.PublicID(c.session)
+		assert.Equal(t, http.StatusForbidden, c.ask("DELETE", "/v1/session", "").status)
+	})
+}
+
+// TestOperatorEndsASession: its client gets no more promises, and its locks stay held until the
+// last promise has ended. A session without a promise ends at once.
+func TestOperatorEndsASession(t *testing.T) {
+	f := twoClients(t)
+	f.change(1, func(c *rights.Client) { c.Operator = true })
+	served(t, Config{Rights: f}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
+		billing, operator := as(t, s, "billing"), as(t, s, "payroll")
+		session := func() {
+			billing.session = ""
+			billing.session = billing.ask("POST", "/v1/sessions", `{"ttl_ms":60000}`).session.Session
+		}
+		end := func(of string) int {
+			operator.session = of
+			return operator.ask("DELETE", "/v1/session", "").status
+		}
+		session()
+		taken := billing.take(`{"name":"billing/a","ttl_ms":10000}`)
+		waits := make(chan answer)
+		go func() { waits <- billing.ask("GET", "/v1/session?wait_ms=60000&seen=1", "") }()
+		synctest.Wait()
+		assert.Equal(t, http.StatusAccepted, end(api.PublicID(billing.session)))
+		assert.Equal(t, api.KindSession, (<-waits).problem.Kind)
+		assert.Equal(t, api.KindSession, billing.ask("GET", "/v1/session", "").problem.Kind)
+		assert.Equal(t, api.KindSession, billing.ask("POST", "/v1/locks", `{"name":"billing/b"}`).problem.Kind)
+		for _, route := range []string{"GET /v1/locks/%s", "POST /v1/locks/%s/extend", "DELETE /v1/locks/%s"} {
+			method, path, _ := strings.Cut(fmt.Sprintf(route, taken.lease.Lease), " ")
+			assert.Equal(t, api.KindLease, billing.ask(method, path, "").problem.Kind, route)
+		}
+		assert.Equal(t, http.StatusNotFound, end(api.PublicID(billing.session)), "it has ended")
+		time.Sleep(time.Until(taken.end()) - time.Millisecond)
+		assert.False(t, free(t, servers, "billing/a"), "its client may work")
+		time.Sleep(time.Second)
+		assert.True(t, free(t, servers, "billing/a"))
+		assert.Zero(t, s.table.usedBy("billing").sessions)
+
+		session()
+		assert.Equal(t, http.StatusNoContent, end(api.PublicID(billing.session)), "it has no lock")
+		session()
+		billing.take(`{"name":"billing/a","ttl_ms":10000}`)
+		end(api.PublicID(billing.session))
+		released, left := endNow(s)
+		assert.Equal(t, []int{0, 1}, []int{released, left}, "its client may work for longer than the server")
+		assert.False(t, free(t, servers, "billing/a"))
+	})
+}
+
+// TestEndedSessionLeavesTheLine: its waits for locks end if its client or an operator ends it.
+func TestEndedSessionLeavesTheLine(t *testing.T) {
+	f := twoClients(t)
+	f.change(1, func(c *rights.Client) { c.Operator = true })
+	served(t, Config{Rights: f}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
+		operator := as(t, s, "payroll")
+		servers.Hold("billing/a")
+		for _, by := range []string{"client", "operator", "operator of a holder"} {
+			billing := as(t, s, "billing")
+			billing.session = billing.ask("POST", "/v1/sessions", `{"ttl_ms":60000}`).session.Session
+			if by == "operator of a holder" {
+				billing.take(`{"name":"billing/b"}`)
+			}
+			waits := make(chan answer, 1)
+			go func() { waits <- billing.ask("POST", "/v1/locks", `{"name":"billing/a","wait_ms":3600000}`) }()
+			synctest.Wait()
+			operator.session = api.PublicID(billing.session)
+			ends := operator
+			if by == "client" {
+				ends = billing
+			}
+			began := time.Now()
+			assert.Contains(t, []int{http.StatusNoContent, http.StatusAccepted}, ends.ask("DELETE", "/v1/session", "").status, by)
+			a := <-waits
+			assert.Equal(t, api.KindSession, a.problem.Kind, "%s: %s", by, a.body)
+			assert.Less(t, time.Since(began), time.Second, by)
+		}
+	})
+}
+
+// TestEndedSessionGetsNoPromise: this includes a request that began before the end.
+func TestEndedSessionGetsNoPromise(t *testing.T) {
+	f := twoClients(t)
+	f.change(1, func(c *rights.Client) { c.Operator = true })
+	served(t, Config{Rights: f}, func(t *testing.T, _ *redlocktest.Servers, s *Server) {
+		billing, operator := as(t, s, "billing"), as(t, s, "payroll")
+		billing.session = billing.ask("POST", "/v1/sessions", "").session.Session
+		taken := billing.take(`{"name":"billing/a"}`)
+		l, err := s.table.lease(taken.lease.Lease, "billing") // found by the other request
+		require.NoError(t, err)
+		operator.session = api.PublicID(billing.session)
+		require.Equal(t, http.StatusAccepted, operator.ask("DELETE", "/v1/session", "").status)
+		a, err := l.locked(&request{since: time.Now()})
+		require.NoError(t, err)
+		assert.False(t, a.Held)
+		assert.Zero(t, a.ValidFor)
+		l.session.leave()
+	})
+}
+
+// TestSharesLimitEachClient: a client at its limit gets no more, and other clients do. Reducing a
+// share ends nothing.
+func TestSharesLimitEachClient(t *testing.T) {
+	f := twoClients(t)
+	served(t, Config{Rights: f}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
+		share := func(of map[string]int) { f.change(0, func(c *rights.Client) { c.Share = of }) }
+		billing, payroll := as(t, s, "billing"), as(t, s, "payroll")
+		refused := func(a answer, says string) {
+			t.Helper()
+			assert.Equal(t, http.StatusTooManyRequests, a.status, a.body)
+			assert.Equal(t, api.KindLimit, a.problem.Kind)
+			assert.Contains(t, a.problem.Detail, `"billing" has `+says)
+		}
+		ask := func(c *client, name string, wait int) answer {
+			return c.ask("POST", "/v1/locks", fmt.Sprintf(`{"name":"%s/%s","wait_ms":%d}`, "billing", name, wait))
+		}
+
+		share(map[string]int{rights.Sessions: 2})
+		first := billing.ask("POST", "/v1/sessions", "")
+		require.Equal(t, http.StatusCreated, first.status)
+		lone := ask(billing, "a", 0)
+		require.Equal(t, http.StatusCreated, lone.status)
+		refused(billing.ask("POST", "/v1/sessions", ""), "2 sessions, and its share in --tokens is 2: end one first")
+		refused(ask(billing, "b", 0), "2 sessions")
+		assert.Equal(t, http.StatusCreated, payroll.ask("POST", "/v1/sessions", "").status)
+		billing.release(lone.lease.Lease) // ends its session
+		lone = ask(billing, "a", 0)
+		require.Equal(t, http.StatusCreated, lone.status, "the ended session has made room")
+
+		share(map[string]int{rights.Leases: 2})
+		billing.session = first.session.Session
+		second := ask(billing, "b", 0)
+		require.Equal(t, http.StatusCreated, second.status)
+		refused(ask(billing, "c", 0), "2 leases, and its share in --tokens is 2: release one first")
+		refused(billing.ask("POST", "/v1/locks", `{"name":"billing/c","every_ms":60000}`), "2 leases")
+		share(map[string]int{rights.Leases: 1, rights.Sessions: 1})
+		assert.True(t, billing.ask("GET", "/v1/locks/"+second.lease.Lease, "").lease.Held, "nothing is ended")
+		assert.True(t, billing.ask("POST", "/v1/locks/"+second.lease.Lease+"/extend", "").lease.Held)
+		billing.release(lone.lease.Lease)
+		refused(ask(billing, "c", 0), "1 leases")
+		billing.release(second.lease.Lease)
+		third := ask(billing, "c", 0)
+		require.Equal(t, http.StatusCreated, third.status)
+
+		share(map[string]int{rights.Waits: 1})
+		hold := servers.Hold("billing/d")
+		waits := make(chan answer)
+		go func() { waits <- ask(billing, "d", 60_000) }()
+		synctest.Wait()
+		refused(ask(billing, "e", 60_000), "1 waiting requests, and its share in --tokens is 1: ask again when one is answered")
+		assert.Equal(t, http.StatusLocked, ask(billing, "d", 0).status, "it does not wait")
+		share(map[string]int{rights.Leases: 1}) // reduced while it waits
+		hold()
+		refused(<-waits, "1 leases")
+		assert.True(t, free(t, servers, "billing/d"), "a lock without room is released")
+		share(map[string]int{rights.Waits: 1})
+		assert.Equal(t, http.StatusCreated, ask(billing, "e", 60_000).status)
+		require.Equal(t, http.StatusNoContent, billing.ask("DELETE", "/v1/session", "").status)
+		for _, of := range s.table.used {
+			assert.Zero(t, of.leases)
+			assert.Zero(t, of.waits)
+		}
+		assert.Zero(t, s.table.usedBy("billing").sessions)
+	})
+}
+
+// TestRefusalIsCountedAndLogged: it is counted and logged by the label, once a minute, and never
+// with the token.
+func TestRefusalIsCountedAndLogged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var said []string
@@ -245,14 +495,14 @@ func TestARefusalIsCountedAndLogged(t *testing.T) {
 		assert.Equal(t, `refused: "payroll" may not lock "billing/a": its entry in --tokens has no pattern for it`, said[0])
 		assert.Equal(t, `refused: a request without a known token or certificate, from 192.0.2.1:1234, with a token`, said[1])
 		counts := payroll.ask("GET", "/metrics", "").body
-		assert.Contains(t, counts, `redlock_serve_refused_total{client="payroll"} 70`)
+		assert.Contains(t, counts, `redlock_serve_refused_total{client="payroll",kind="forbidden"} 70`)
 		assert.NotContains(t, counts, `client=""`, "it may not look at all names")
 		assert.Contains(t, counts, "redlock_serve_rights_wrong 0\n")
 	})
 }
 
-// TestClientsAreKnownByTokenOrCertificate.
-func TestClientsAreKnownByTokenOrCertificate(t *testing.T) {
+// TestClientsAreIdentifiedByTokenOrCertificate.
+func TestClientsAreIdentifiedByTokenOrCertificate(t *testing.T) {
 	t.Parallel()
 	_, s := start(t, Config{Rights: twoClients(t)})
 	for name, c := range map[string]struct {
@@ -281,7 +531,7 @@ func TestClientsAreKnownByTokenOrCertificate(t *testing.T) {
 		of, err := s.clientOf(r)
 		if c.label == "" && c.subject != "" && c.authorization == "" {
 			assert.ErrorContains(t, err, "no client in --tokens has the certificate of CN="+c.subject+" DNS:a.example: ")
-			assert.Equal(t, http.StatusUnauthorized, problemOf(err).Status)
+			assert.Equal(t, http.StatusUnauthorized, api.ProblemOf(err).Status)
 		} else if c.label == "" {
 			assert.Equal(t, errUnknown, err, name)
 		} else if assert.NoError(t, err, name) {
@@ -294,7 +544,7 @@ func TestClientsAreKnownByTokenOrCertificate(t *testing.T) {
 	assert.Equal(t, errUnknown, err, "a certificate that was not verified")
 }
 
-// certificateOf returns what is known of a certificate of a client, which was read.
+// certificateOf returns the parsed fields of a client's certificate.
 func certificateOf(name string) *x509.Certificate {
 	var subject pkix.Name
 	subject.FillFromRDNSequence(new(pkix.Name{CommonName: name}.ToRDNSequence()))

@@ -11,49 +11,18 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/cmd/redlock/internal/rights"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/serve/api"
 )
 
-// A handler answers a request, or returns why it does not.
-type handler func(http.ResponseWriter, *request) error
-
-// A request is one that is being answered.
-type request struct {
-	*http.Request
-	since  time.Time      // when it came
-	client *rights.Client // whose it is
-	body   []byte
-	wish   wish // of POST /v1/locks
-
-	reserved *reservation // of a lease whose tick is marked first
-}
-
-// A route is what answers a request, and which right its client needs.
-type route struct {
-	answer handler
-	isOpen bool                             // to anybody; otherwise to clients that are known
-	do     rights.Right                     // what the client must be allowed to do
-	with   func(*request) ([]string, error) // with these locks; nil: the answer is about what is its own
-}
-
-// await returns when something has changed, after a time, or when the client has left.
-func (r *request) await(changed <-chan struct{}, limit time.Duration) {
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-changed:
-	case <-timer.C:
-	case <-r.Context().Done():
-	}
-}
-
-// routes returns what answers requests, by method and path. openapi.json describes each.
+// routes returns the routes by method and path. openapi.json describes each.
 func (s *Server) routes() map[string]route {
 	all := map[string]route{
 		"POST /v1/sessions":             {answer: s.newSession},
+		"GET /v1/sessions":              {answer: s.listSessions},
 		"GET /v1/session":               {answer: s.inSession(s.showSession)},
-		"DELETE /v1/session":            {answer: s.inSession(s.endSession)},
-		"POST /v1/locks":                {answer: s.acquire, do: rights.Lock, with: s.wished},
-		"GET /v1/locks":                 {answer: s.inspect, do: rights.Look, with: inspected},
+		"DELETE /v1/session":            {answer: s.evictOr(s.inSession(s.endSession))},
+		"POST /v1/locks":                {answer: s.acquire, do: rights.Lock, with: s.lockNames},
+		"GET /v1/locks":                 {answer: s.inspect, do: rights.Look, with: inspectedName},
 		"GET /v1/locks/{lease}":         {answer: s.withLease(s.showLease)},
 		"POST /v1/locks/{lease}/extend": {answer: s.withLease(s.extend)},
 		"DELETE /v1/locks/{lease}":      {answer: s.withLease(s.release)},
@@ -75,17 +44,7 @@ func (s *Server) routes() map[string]route {
 //go:embed openapi.json
 var openAPI []byte
 
-// fixed returns a handler whose answer is always the same.
-func fixed(kind string, body []byte) handler {
-	return func(w http.ResponseWriter, _ *request) error {
-		w.Header().Set("Content-Type", kind)
-		within(w, answerWithin)
-		w.Write(body) // an error is the client's, who has left
-		return nil
-	}
-}
-
-// newMux returns a handler for the routes, and for paths that are none.
+// newMux returns a handler for the routes, and for all other paths.
 func (s *Server) newMux() http.Handler {
 	mux := http.NewServeMux()
 	for pattern, of := range s.routes() {
@@ -94,40 +53,44 @@ func (s *Server) newMux() http.Handler {
 	mux.HandleFunc("/", s.answerBy(route{answer: func(w http.ResponseWriter, r *request) error {
 		if methods := methodsOf(mux, r.Request); methods != "" {
 			w.Header().Set("Allow", methods)
-			return newProblem(http.StatusMethodNotAllowed, kindBad, fmt.Sprintf("%s does not allow %s: use %s", r.URL.Path, r.Method, methods))
+			return api.NewProblem(http.StatusMethodNotAllowed, api.KindBad, fmt.Sprintf("%s does not allow %s: use %s", r.URL.Path, r.Method, methods))
 		}
-		return newProblem(http.StatusNotFound, kindBad, fmt.Sprintf("%s %s does not exist: see GET /openapi.json", r.Method, r.URL.Path))
+		return api.NewProblem(http.StatusNotFound, api.KindBad, fmt.Sprintf("%s %s does not exist: see GET /openapi.json", r.Method, r.URL.Path))
 	}}))
 	return mux
 }
 
-// answerBy answers requests by a route, or with the problem. If another server goes on with the sessions, the
-// connection is cut instead, and the client asks again.
+// answerBy answers requests by a route, or with the problem. If the sessions are handed over to
+// another server, answerBy cuts the connection instead, and the client asks again.
 func (s *Server) answerBy(of route) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		err := s.handle(w, r, of)
-		if errors.Is(err, errEnding) && s.leaves.Load() {
+		asked := &request{Request: r}
+		err := s.handle(w, asked, of)
+		if errors.Is(err, api.ErrEnding) && s.leaves.Load() {
 			panic(http.ErrAbortHandler)
 		}
 		if err != nil {
-			problemOf(err).write(w)
+			p := api.ProblemOf(err)
+			s.refused(asked, p)
+			s.auditRefusal(asked, p)
+			p.Write(w)
 		}
 	}
 }
 
-// handle has the route answer a request, unless its client is not known or has not the right. All requests come
-// by here. The body is read behind the look at the token, so that strangers cost little.
-func (s *Server) handle(w http.ResponseWriter, hr *http.Request, of route) (err error) {
-	r := &request{Request: hr}
+// handle answers a request by its route, unless the client is unknown or lacks the right. All
+// requests pass through it. It checks the token before it reads the body, so that strangers cost
+// little.
+func (s *Server) handle(w http.ResponseWriter, r *request, of route) (err error) {
 	if !of.isOpen {
-		if r.client, err = s.clientOf(hr); err != nil {
+		if r.client, err = s.clientOf(r.Request); err != nil {
 			return err
 		}
 	}
-	if r.body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
-		return badBody(err)
+	if r.body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, api.MaxBody)); err != nil {
+		return api.BadBody(err)
 	}
-	if err := checkText(hr); err != nil {
+	if err := api.CheckText(r.Request); err != nil {
 		return err
 	}
 	if r.ContentLength != 0 {
@@ -138,20 +101,43 @@ func (s *Server) handle(w http.ResponseWriter, hr *http.Request, of route) (err 
 		return err
 	}
 	if of.with != nil {
-		names, err := of.with(r)
+		r.names, err = of.with(r)
 		r.body = nil // a request can wait for an hour
 		if err != nil {
 			return err
 		}
-		if err := s.may(r, of.do, names); err != nil {
+		if err := s.may(r, of.do, r.names); err != nil {
 			return err
 		}
 	}
 	return of.answer(w, r)
 }
 
-// awaitResumed returns an error for a request for locks if the sessions of the server before are not all there yet.
-// One for a session waits for them, as it has to while no server listens: clients take an error for its end.
+// auditRefusal records the refusal of a request.
+func (s *Server) auditRefusal(r *request, p *api.Problem) {
+	if s.config.Audit == nil || !isRefusal(r, p) {
+		return
+	}
+	s.config.Audit.Record(AuditEntry{
+		Time: time.Now().UTC(), Event: AuditRefused, Client: r.client.Label, Names: r.names, Kind: r.lockRequest.Kind, Owner: r.lockRequest.Owner, Reason: p.Kind,
+	})
+}
+
+// isRefusal reports whether a problem refuses a lock, a right or a share to a known client. A
+// malformed request, for example, is not a refusal, because no lock was decided on.
+func isRefusal(r *request, p *api.Problem) bool {
+	switch {
+	case r.client == nil:
+		return false
+	case p.Kind == api.KindForbidden, p.Kind == api.KindLimit:
+		return true
+	}
+	return r.lockRequest.Kind != "" && p.Kind != api.KindBad
+}
+
+// awaitResumed returns an error for a request for locks if some sessions of the previous server are
+// not present yet. A request for a session waits for these sessions, as if no server were
+// listening, because clients would take an error for the end of the session.
 func (s *Server) awaitResumed(r *request) error {
 	select {
 	case <-s.resumed:
@@ -161,21 +147,21 @@ func (s *Server) awaitResumed(r *request) error {
 	switch {
 	case !strings.HasPrefix(r.URL.Path, "/v1/"):
 		return nil
-	case r.Header.Get(sessionHeader) == "" && r.PathValue("lease") == "":
-		return errResuming
+	case r.Header.Get(api.SessionHeader) == "" && r.PathValue("lease") == "":
+		return api.ErrResuming
 	}
 	select {
 	case <-s.resumed:
 		return nil
 	case <-s.waiting.Done():
-		return errEnding
+		return api.ErrEnding
 	case <-r.Context().Done():
-		return errLeft
+		return api.ErrLeft
 	}
 }
 
-// methodsOf returns those that there is an answer for, at the path of a request. A ServeMux would say so itself
-// if it had no handler for all other paths.
+// methodsOf returns the methods that the path of a request supports. A ServeMux would report them
+// itself if it had no handler for all other paths.
 func methodsOf(mux *http.ServeMux, r *http.Request) string {
 	var methods []string
 	for _, m := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
@@ -186,13 +172,12 @@ func methodsOf(mux *http.ServeMux, r *http.Request) string {
 	return strings.Join(methods, ", ")
 }
 
-// inSession has a handler called with the session of the request, which does not end meanwhile unless
-// it is ended.
+// inSession calls a handler with the session of the request, which does not expire in the meantime.
 func (s *Server) inSession(f func(http.ResponseWriter, *request, *session) error) handler {
 	return func(w http.ResponseWriter, r *request) error {
-		id := r.Header.Get(sessionHeader)
+		id := r.Header.Get(api.SessionHeader)
 		if id == "" {
-			return bad("the header %s is missing: send the session that POST /v1/sessions returned", sessionHeader)
+			return api.Bad("the header %s is missing: send the session that POST /v1/sessions returned", api.SessionHeader)
 		}
 		of, err := s.table.session(id, r.client.Label)
 		if err != nil {
@@ -203,7 +188,18 @@ func (s *Server) inSession(f func(http.ResponseWriter, *request, *session) error
 	}
 }
 
-// withLease is inSession for the lease of the path, which names the session, too.
+// evictOr calls a handler, unless the request has the public ID of a session: then it is the request
+// of an operator.
+func (s *Server) evictOr(own handler) handler {
+	return func(w http.ResponseWriter, r *request) error {
+		if api.IsPublic(r.Header.Get(api.SessionHeader)) {
+			return s.evict(w, r)
+		}
+		return own(w, r)
+	}
+}
+
+// withLease is like inSession, for the lease in the path, which also names the session.
 func (s *Server) withLease(f func(http.ResponseWriter, *request, *lease) error) handler {
 	return func(w http.ResponseWriter, r *request) error {
 		l, err := s.table.lease(r.PathValue("lease"), r.client.Label)

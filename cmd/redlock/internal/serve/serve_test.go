@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/redlocktest"
+
+	"github.com/redquorum/redquorum/cmd/redlock/internal/serve/api"
 )
 
 func TestValidFor(t *testing.T) {
@@ -32,32 +34,34 @@ func TestValidFor(t *testing.T) {
 	}
 }
 
-// TestAClientThatDiesGivesItsLocksBack when its session's TTL is over, and no sooner than it was told.
-func TestAClientThatDiesGivesItsLocksBack(t *testing.T) {
+// TestLocksOfADeadClientAreReleased: this happens when the TTL of its session has passed, but not
+// before the end of its last promise.
+func TestLocksOfADeadClientAreReleased(t *testing.T) {
 	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		c := open(t, s, `{"ttl_ms":4000}`)
 		c.take(`{"name":"a"}`)
-		for range 20 { // for as long as it asks, its lock is kept
+		for range 20 { // the lock is kept while requests arrive
 			time.Sleep(3 * time.Second)
 			require.Equal(t, http.StatusOK, c.ask("GET", "/v1/session", "").status)
 			require.False(t, free(t, servers, "a"))
 		}
 		last := c.ask("GET", "/v1/session", "")
-		end := last.asked.Add(millis(last.session.Leases[0].ValidFor))
+		end := last.asked.Add(api.Duration(last.session.Leases[0].ValidFor))
 		require.True(t, end.After(time.Now()))
 		time.Sleep(time.Until(end))
 		assert.False(t, free(t, servers, "a"), "the client was told that it has it")
 		time.Sleep(time.Until(last.asked.Add(4 * time.Second)))
 		synctest.Wait()
 		assert.True(t, free(t, servers, "a"))
-		assert.Equal(t, kindSession, c.ask("GET", "/v1/session", "").problem.Kind)
+		assert.Equal(t, api.KindSession, c.ask("GET", "/v1/session", "").problem.Kind)
 		assert.Empty(t, s.table.leases)
 		assert.Empty(t, s.table.sessions)
 	})
 }
 
-// TestALeaseWithoutASessionHasOneOfItsOwn, which any request for the lease keeps alive, and which ends with its leases.
-func TestALeaseWithoutASessionHasOneOfItsOwn(t *testing.T) {
+// TestLeaseWithoutASessionGetsItsOwn: any request for the lease keeps that session alive, and the
+// session ends with its leases.
+func TestLeaseWithoutASessionGetsItsOwn(t *testing.T) {
 	served(t, Config{Limits: Limits{Sessions: 2}}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		c := &client{t: t, server: s}
 		a := c.take(`{"name":"a","ttl_ms":3000,"fenced":true}`)
@@ -71,17 +75,17 @@ func TestALeaseWithoutASessionHasOneOfItsOwn(t *testing.T) {
 		}
 		assert.Equal(t, http.StatusNoContent, c.ask("DELETE", "/v1/locks/"+a.lease.Lease, "").status)
 		assert.True(t, free(t, servers, "a"))
-		assert.Equal(t, kindLease, c.ask("DELETE", "/v1/locks/"+a.lease.Lease, "").problem.Kind)
+		assert.Equal(t, api.KindLease, c.ask("DELETE", "/v1/locks/"+a.lease.Lease, "").problem.Kind)
 
 		a = c.take(`{"name":"a","ttl_ms":3000}`)
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
 		assert.True(t, free(t, servers, "a"))
 		release := servers.Hold("a")
-		assert.Equal(t, kindHeld, c.ask("POST", "/v1/locks", `{"name":"a"}`).problem.Kind)
+		assert.Equal(t, api.KindHeld, c.ask("POST", "/v1/locks", `{"name":"a"}`).problem.Kind)
 		release()
 
-		for range 5 { // one lock after the other does not use up the sessions that there may be
+		for range 5 { // locks that follow each other must not use up the limit of sessions
 			c := &client{t: t, server: s}
 			a := c.take(`{"name":"a","ttl_ms":3600000}`)
 			c.session = a.lease.Session
@@ -89,14 +93,14 @@ func TestALeaseWithoutASessionHasOneOfItsOwn(t *testing.T) {
 			c.release(a.lease.Lease)
 			require.Equal(t, http.StatusOK, c.ask("GET", "/v1/session", "").status, "it has another")
 			c.release(second.lease.Lease)
-			require.Equal(t, kindSession, c.ask("GET", "/v1/session", "").problem.Kind)
+			require.Equal(t, api.KindSession, c.ask("GET", "/v1/session", "").problem.Kind)
 		}
 		assert.Empty(t, s.table.sessions, "a session without a lease is of no use")
 	})
 }
 
-// TestALossIsTold to a client that waits for news, and stays to be seen until it is acknowledged.
-func TestALossIsTold(t *testing.T) {
+// TestLossIsReportedToAWaitingClient: the loss stays visible until the client acknowledges it.
+func TestLossIsReportedToAWaitingClient(t *testing.T) {
 	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		c := open(t, s, "")
 		a := c.take(`{"name":"a"}`)
@@ -110,13 +114,14 @@ func TestALossIsTold(t *testing.T) {
 		assert.False(t, told.Leases[0].Held)
 		assert.Zero(t, told.Leases[0].ValidFor)
 		assert.Contains(t, told.Leases[0].Lost, "lock lost")
-		assert.Equal(t, kindLost, c.ask("DELETE", "/v1/locks/"+a.lease.Lease, "").problem.Kind)
+		assert.Equal(t, api.KindLost, c.ask("DELETE", "/v1/locks/"+a.lease.Lease, "").problem.Kind)
 		assert.Empty(t, c.ask("GET", "/v1/session", "").session.Leases)
 	})
 }
 
-// TestTheEndOfASessionReleasesItsLeases before it is answered, and tells of those that were lost.
-func TestTheEndOfASessionReleasesItsLeases(t *testing.T) {
+// TestEndOfASessionReleasesItsLeases: they are released before the answer, which lists the lost
+// leases.
+func TestEndOfASessionReleasesItsLeases(t *testing.T) {
 	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		for range 20 {
 			c := open(t, s, "")
@@ -130,9 +135,9 @@ func TestTheEndOfASessionReleasesItsLeases(t *testing.T) {
 		c.take(`{"name":"a"}`)
 		c.take(`{"name":"b"}`)
 		servers.Lose("a")
-		assert.Equal(t, kindLost, c.ask("DELETE", "/v1/session", "").problem.Kind)
+		assert.Equal(t, api.KindLost, c.ask("DELETE", "/v1/session", "").problem.Kind)
 		assert.True(t, free(t, servers, "b"))
-		assert.Equal(t, kindSession, c.ask("DELETE", "/v1/session", "").problem.Kind)
+		assert.Equal(t, api.KindSession, c.ask("DELETE", "/v1/session", "").problem.Kind)
 
 		c = open(t, s, `{"ttl_ms":60000}`)
 		c.take(`{"name":"a","ttl_ms":60000}`)
@@ -142,18 +147,19 @@ func TestTheEndOfASessionReleasesItsLeases(t *testing.T) {
 	})
 }
 
-// TestALockAtRiskIsTold: a client that polls hears at once that renewals fail, as long as half of the TTL is left, and
-// later that they succeed again. Of a lock that is well it hears a later end, before the one that it knows.
-func TestALockAtRiskIsTold(t *testing.T) {
+// TestLockAtRiskIsReported: a client that polls gets an answer at once when renewals fail, while half
+// of the TTL is left, and again when they succeed. For a healthy lock it gets a later end, before
+// the end that it knows.
+func TestLockAtRiskIsReported(t *testing.T) {
 	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		c := open(t, s, `{"ttl_ms":60000}`)
 		end := c.take(`{"name":"a","ttl_ms":6000}`).end()
 		seen := c.ask("GET", "/v1/session", "").session.Version
-		poll := func() sessionAnswer {
+		poll := func() api.SessionAnswer {
 			a := c.ask("GET", "/v1/session?wait_ms=60000&seen="+text(seen), "")
 			require.True(t, time.Now().Before(end))
 			require.True(t, a.session.Leases[0].Held)
-			end = a.asked.Add(millis(a.session.Leases[0].ValidFor))
+			end = a.asked.Add(api.Duration(a.session.Leases[0].ValidFor))
 			return a.session
 		}
 		for range 20 {
@@ -161,7 +167,7 @@ func TestALockAtRiskIsTold(t *testing.T) {
 			require.False(t, state.Leases[0].AtRisk)
 			require.Equal(t, seen, state.Version)
 		}
-		for range 2 { // each time that it comes to its end
+		for range 2 { // each time that its end is near
 			end := servers.Outage(2)
 			for state := poll(); !state.Leases[0].AtRisk; state = poll() {
 				require.Equal(t, seen, state.Version)
@@ -178,8 +184,8 @@ func TestALockAtRiskIsTold(t *testing.T) {
 	})
 }
 
-// TestAnswersThatDidNotArrive: a client that asks again with its key gets the lease that it has.
-func TestAnswersThatDidNotArrive(t *testing.T) {
+// TestRepeatedRequestGetsItsLease: a client that repeats its request with the same key gets its lease.
+func TestRepeatedRequestGetsItsLease(t *testing.T) {
 	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		c := open(t, s, "")
 		c.headers = map[string]string{"Idempotency-Key": "1"}
@@ -195,7 +201,7 @@ func TestAnswersThatDidNotArrive(t *testing.T) {
 		assert.Equal(t, first, (<-answers).lease.Lease)
 		assert.Equal(t, first, (<-answers).lease.Lease)
 		assert.Equal(t, first, c.take(`{"name":"a","wait_ms":4000}`).lease.Lease)
-		assert.Equal(t, kindConflict, c.ask("POST", "/v1/locks", `{"name":"b"}`).problem.Kind)
+		assert.Equal(t, api.KindConflict, c.ask("POST", "/v1/locks", `{"name":"b"}`).problem.Kind)
 
 		gone, leave := context.WithCancel(t.Context())
 		c.headers["Idempotency-Key"] = "2"
@@ -204,12 +210,12 @@ func TestAnswersThatDidNotArrive(t *testing.T) {
 		c.take(`{"name":"b"}`)
 		assert.Len(t, c.ask("GET", "/v1/session", "").session.Leases, 2)
 		c.session = ""
-		assert.Equal(t, kindBad, c.ask("POST", "/v1/locks", `{"name":"c"}`).problem.Kind)
+		assert.Equal(t, api.KindBad, c.ask("POST", "/v1/locks", `{"name":"c"}`).problem.Kind)
 	})
 }
 
-// TestARequestThatIsRepeatedWaitsForItsOwnTime, and no longer for the time of the first one.
-func TestARequestThatIsRepeatedWaitsForItsOwnTime(t *testing.T) {
+// TestRepeatedRequestWaitsForItsOwnTime: the time of the first request no longer counts.
+func TestRepeatedRequestWaitsForItsOwnTime(t *testing.T) {
 	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		c := open(t, s, "")
 		c.headers = map[string]string{"Idempotency-Key": "1"}
@@ -220,7 +226,7 @@ func TestARequestThatIsRepeatedWaitsForItsOwnTime(t *testing.T) {
 		for wait, most := range map[string]time.Duration{"0": time.Second, "3000": 3 * time.Second} {
 			began := time.Now()
 			again := c.ask("POST", "/v1/locks", `{"name":"a","wait_ms":`+wait+`}`)
-			assert.Equal(t, kindHeld, again.problem.Kind)
+			assert.Equal(t, api.KindHeld, again.problem.Kind)
 			assert.LessOrEqual(t, time.Since(began), most)
 		}
 		release()
@@ -228,8 +234,9 @@ func TestARequestThatIsRepeatedWaitsForItsOwnTime(t *testing.T) {
 	})
 }
 
-// TestACopyThatComesLateTakesNoLock: a proxy may repeat a request whose lock was released, or lost, meanwhile.
-func TestACopyThatComesLateTakesNoLock(t *testing.T) {
+// TestLateCopyTakesNoLock: a proxy may repeat a request whose lock has been released or
+// lost in the meantime.
+func TestLateCopyTakesNoLock(t *testing.T) {
 	served(t, Config{Limits: Limits{Total: 2}}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		c := open(t, s, `{"ttl_ms":3600000}`)
 		take := func(key string) answer {
@@ -239,7 +246,7 @@ func TestACopyThatComesLateTakesNoLock(t *testing.T) {
 		c.release(take("1").lease.Lease)
 		late := take("1")
 		assert.Equal(t, http.StatusGone, late.status)
-		assert.Equal(t, kindLease, late.problem.Kind)
+		assert.Equal(t, api.KindLease, late.problem.Kind)
 		assert.True(t, free(t, servers, "a"))
 
 		second := take("2").lease.Lease
@@ -247,16 +254,16 @@ func TestACopyThatComesLateTakesNoLock(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		late = take("2")
 		assert.Equal(t, http.StatusGone, late.status)
-		assert.Equal(t, kindLost, late.problem.Kind)
-		assert.Equal(t, kindLost, c.ask("DELETE", "/v1/locks/"+second, "").problem.Kind)
-		assert.Equal(t, kindLease, take("2").problem.Kind)
+		assert.Equal(t, api.KindLost, late.problem.Kind)
+		assert.Equal(t, api.KindLost, c.ask("DELETE", "/v1/locks/"+second, "").problem.Kind)
+		assert.Equal(t, api.KindLease, take("2").problem.Kind)
 
 		s = resumed(t, servers, Config{TTL: 10 * time.Second, Limits: Limits{Total: 2}}, s.Leave(), 0, 0)
 		c.server = s
-		assert.Equal(t, kindLease, take("1").problem.Kind, "the next server knows")
+		assert.Equal(t, api.KindLease, take("1").problem.Kind, "the next server knows")
 		c.release(take("3").lease.Lease)
 		assert.Len(t, s.table.over, 2, "as many as there may be leases")
-		assert.Equal(t, kindLease, take("2").problem.Kind)
+		assert.Equal(t, api.KindLease, take("2").problem.Kind)
 		for range 3 {
 			time.Sleep(keepKeys / 2)
 			require.Equal(t, http.StatusOK, c.ask("GET", "/v1/session", "").status)
@@ -266,8 +273,8 @@ func TestACopyThatComesLateTakesNoLock(t *testing.T) {
 	})
 }
 
-// TestTheEnd: nothing is granted any more, clients are told, and have their time.
-func TestTheEnd(t *testing.T) {
+// TestEndingServerNotifiesItsClients: the server grants no more locks, notifies its clients, and leaves them their time.
+func TestEndingServerNotifiesItsClients(t *testing.T) {
 	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		c, other := open(t, s, ""), open(t, s, "")
 		a := c.take(`{"name":"a"}`)
@@ -291,9 +298,9 @@ func TestTheEnd(t *testing.T) {
 		told := <-news
 		assert.True(t, told.session.Ending)
 		assert.Equal(t, "close", told.headers.Get("Connection"), "the next request is not on a connection that is closed meanwhile")
-		assert.Equal(t, kindEnding, (<-waiting).problem.Kind)
-		assert.Equal(t, kindEnding, c.ask("POST", "/v1/locks", `{"name":"c"}`).problem.Kind)
-		assert.Equal(t, kindEnding, c.ask("POST", "/v1/sessions", "").problem.Kind)
+		assert.Equal(t, api.KindEnding, (<-waiting).problem.Kind)
+		assert.Equal(t, api.KindEnding, c.ask("POST", "/v1/locks", `{"name":"c"}`).problem.Kind)
+		assert.Equal(t, api.KindEnding, c.ask("POST", "/v1/sessions", "").problem.Kind)
 		require.False(t, free(t, servers, "a"))
 		c.release(a.lease.Lease)
 		began := time.Now()
@@ -313,7 +320,7 @@ func TestKinds(t *testing.T) {
 
 		assert.Len(t, c.take(`{"name":"p","permits":3,"weight":2}`).lease.Permits, 2)
 		c.take(`{"name":"p","permits":3}`)
-		assert.Equal(t, kindHeld, c.ask("POST", "/v1/locks", `{"name":"p","permits":3}`).problem.Kind)
+		assert.Equal(t, api.KindHeld, c.ask("POST", "/v1/locks", `{"name":"p","permits":3}`).problem.Kind)
 
 		several := c.take(`{"names":["x","y"],"fenced":true}`)
 		assert.Equal(t, []string{"x", "y"}, several.lease.Names)
@@ -336,7 +343,7 @@ func TestKinds(t *testing.T) {
 		first := c.take(`{"name":"tick","every_ms":60000}`)
 		assert.NotEmpty(t, first.lease.Tick)
 		c.release(first.lease.Lease)
-		assert.Equal(t, kindDone, c.ask("POST", "/v1/locks", `{"name":"tick","every_ms":60000}`).problem.Kind)
+		assert.Equal(t, api.KindDone, c.ask("POST", "/v1/locks", `{"name":"tick","every_ms":60000}`).problem.Kind)
 		time.Sleep(time.Minute)
 		c = open(t, s, "")
 		c.take(`{"name":"tick","every_ms":60000}`)
@@ -347,22 +354,22 @@ func TestKinds(t *testing.T) {
 		last := c.take(apart)
 		assert.Empty(t, last.lease.Tick)
 		c.release(last.lease.Lease)
-		for _, after := range []time.Duration{time.Second, 58 * time.Second} { // over a border of the clock
+		for _, after := range []time.Duration{time.Second, 58 * time.Second} { // across a boundary of the clock
 			time.Sleep(after)
 			soon := c.ask("POST", "/v1/locks", apart)
-			assert.Equal(t, kindDone, soon.problem.Kind)
+			assert.Equal(t, api.KindDone, soon.problem.Kind)
 			assert.Equal(t, "the last start was less than apart_ms ago", soon.problem.Detail)
 		}
 		time.Sleep(2 * time.Second)
 		c.release(c.take(apart).lease.Lease)
 		other := c.ask("POST", "/v1/locks", `{"name":"tick","apart_ms":60000,"wait_ms":300000}`)
-		assert.Equal(t, kindDone, other.problem.Kind, "it has the mark of a tick")
+		assert.Equal(t, api.KindDone, other.problem.Kind, "it has the mark of a tick")
 	})
 }
 
-// TestATickIsOfTheRequestsArrival, and not of when the lock was had: behind a holder, behind an outage,
-// and behind another request of the same key.
-func TestATickIsOfTheRequestsArrival(t *testing.T) {
+// TestTickIsTheTickOfTheRequest, not of the grant: after a holder, after an outage, and after
+// another request with the same key.
+func TestTickIsTheTickOfTheRequest(t *testing.T) {
 	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		const body = `{"name":"tick","every_ms":60000,"wait_ms":300000}`
 		c := open(t, s, `{"ttl_ms":600000}`)
@@ -379,7 +386,7 @@ func TestATickIsOfTheRequestsArrival(t *testing.T) {
 		time.AfterFunc(3*time.Minute, servers.Outage(2))
 		late := c.ask("POST", "/v1/locks", body)
 		assert.Equal(t, http.StatusConflict, late.status)
-		assert.Equal(t, kindLate, late.problem.Kind)
+		assert.Equal(t, api.KindLate, late.problem.Kind)
 		assert.True(t, free(t, servers, "tick"))
 
 		time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)))
@@ -395,8 +402,8 @@ func TestATickIsOfTheRequestsArrival(t *testing.T) {
 	})
 }
 
-// TestATickOfEachDay, of the zone and not of the server's.
-func TestATickOfEachDay(t *testing.T) {
+// TestDailyTickUsesTheRequestedZone: the zone of the server does not matter.
+func TestDailyTickUsesTheRequestedZone(t *testing.T) {
 	served(t, Config{}, func(t *testing.T, _ *redlocktest.Servers, s *Server) {
 		for _, at := range []struct{ zone, day string }{
 			{"America/New_York", "1999-12-31"}, {"Europe/Berlin", "2000-01-01"}, {"UTC", "2000-01-01"}, // the bubble's clock begins with the year, in UTC
@@ -406,47 +413,47 @@ func TestATickOfEachDay(t *testing.T) {
 			first := c.take(body)
 			assert.Equal(t, at.day, first.lease.Tick)
 			c.release(first.lease.Lease)
-			assert.Equal(t, kindDone, c.ask("POST", "/v1/locks", body).problem.Kind)
+			assert.Equal(t, api.KindDone, c.ask("POST", "/v1/locks", body).problem.Kind)
 		}
 		time.Sleep(5 * time.Hour)
 		c := open(t, s, "")
 		assert.Equal(t, "2000-01-01", c.take(`{"name":"America/New_York","every_day_in":"America/New_York"}`).lease.Tick)
-		assert.Equal(t, kindDone, c.ask("POST", "/v1/locks", `{"name":"UTC","every_day_in":"UTC"}`).problem.Kind)
+		assert.Equal(t, api.KindDone, c.ask("POST", "/v1/locks", `{"name":"UTC","every_day_in":"UTC"}`).problem.Kind)
 	})
 }
 
-// TestATickIsNotSpentInVain by a client that has no room for the lock.
-func TestATickIsNotSpentInVain(t *testing.T) {
+// TestRefusedLeaseMarksNoTick: the client has no room for the lock.
+func TestRefusedLeaseMarksNoTick(t *testing.T) {
 	served(t, Config{Limits: Limits{Leases: 1}}, func(t *testing.T, _ *redlocktest.Servers, s *Server) {
 		c := open(t, s, `{"ttl_ms":600000}`)
 		held := c.take(`{"name":"a"}`).lease.Lease
-		assert.Equal(t, kindLimit, c.ask("POST", "/v1/locks", `{"name":"tick","every_ms":60000}`).problem.Kind)
+		assert.Equal(t, api.KindLimit, c.ask("POST", "/v1/locks", `{"name":"tick","every_ms":60000}`).problem.Kind)
 		c.release(held)
 		tick := c.take(`{"name":"tick","every_ms":60000}`).lease.Lease
 		c.release(tick)
 	})
 }
 
-// TestALongTTLNeedsAnOperator: one lock with it can keep all clients out for that long.
-func TestALongTTLNeedsAnOperator(t *testing.T) {
+// TestLongTTLNeedsAnOperator: one lock with a long TTL can keep all clients out for that time.
+func TestLongTTLNeedsAnOperator(t *testing.T) {
 	served(t, Config{}, func(t *testing.T, _ *redlocktest.Servers, s *Server) {
 		c := open(t, s, `{"ttl_ms":600000}`)
 		refused := c.ask("POST", "/v1/locks", `{"name":"a","ttl_ms":31536000000}`)
 		assert.Equal(t, http.StatusBadRequest, refused.status)
-		assert.Contains(t, refused.problem.Detail, `"ttl_ms": is above an hour: after a restart of most servers no client would get any lock for 8760h0m0s; if that is acceptable, an operator sets --max-ttl`)
+		assert.Contains(t, refused.problem.Detail, `"ttl_ms": is above an hour: after a restart of most servers no client would get any lock for 8760h0m0s: if that is acceptable, an operator sets --max-ttl`)
 		c.take(`{"name":"a","ttl_ms":3600000}`)
 	})
 }
 
-func TestAnOutage(t *testing.T) {
+func TestOutage(t *testing.T) {
 	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		c := open(t, s, `{"ttl_ms":60000}`)
 		lease := c.take(`{"name":"a"}`).lease.Lease
 		end := servers.Outage(2)
 		refused := c.ask("POST", "/v1/locks", `{"name":"b"}`)
 		assert.Equal(t, http.StatusServiceUnavailable, refused.status)
-		assert.Equal(t, kindNoQuorum, refused.problem.Kind)
-		assert.Equal(t, kindNoQuorum, c.ask("POST", "/v1/locks/"+lease+"/extend", "").problem.Kind)
+		assert.Equal(t, api.KindNoQuorum, refused.problem.Kind)
+		assert.Equal(t, api.KindNoQuorum, c.ask("POST", "/v1/locks/"+lease+"/extend", "").problem.Kind)
 		time.AfterFunc(4*time.Second, end)
 		c.take(`{"name":"b","wait_ms":20000}`)
 		assert.Equal(t, http.StatusOK, c.ask("POST", "/v1/locks/"+lease+"/extend", "").status)
@@ -456,13 +463,13 @@ func TestAnOutage(t *testing.T) {
 func TestInspection(t *testing.T) {
 	served(t, Config{}, func(t *testing.T, _ *redlocktest.Servers, s *Server) {
 		c := open(t, s, `{"owner":"web-3"}`)
-		assert.JSONEq(t, `{"name":"a","held":false,"holders":[],"votes":3,"servers":3}`, c.ask("GET", "/v1/locks?name=a", "").body)
+		assert.JSONEq(t, `{"name":"a","held":false,"holders":[],"votes":3,"servers":3,"version":0}`, c.ask("GET", "/v1/locks?name=a", "").body)
 		c.take(`{"name":"a","permits":2}`)
 		assert.Contains(t, c.ask("GET", "/v1/locks?name=a&permits=2", "").body, `,"owner":"web-3"`)
 	})
 }
 
-// A leaving is the context of a client that leaves in the moment of the grant.
+// A leaving is the context of a client that leaves at the moment of the grant.
 type leaving struct {
 	context.Context
 	left func() bool
@@ -475,7 +482,7 @@ func (l leaving) Err() error {
 	return nil
 }
 
-func TestALockOfAClientThatHasLeftIsGivenBack(t *testing.T) {
+func TestLockOfADisconnectedClientIsReleased(t *testing.T) {
 	t.Parallel()
 	servers, s := start(t, Config{})
 	c, left := open(t, s, ""), false

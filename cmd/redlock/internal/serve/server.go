@@ -1,36 +1,38 @@
 package serve
 
 import (
-	"cmp"
 	"context"
 	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/redquorum/redquorum/cmd/redlock/internal/rights"
 	"github.com/redquorum/redquorum/internal/measure"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// A Config says how a Server serves.
+// A Config configures a Server.
 type Config struct {
-	TTL         time.Duration // of locks and sessions whose clients do not say
+	TTL         time.Duration // default TTL of locks and sessions
 	Limits      Limits
-	Rights      Rights                  // of clients; nil: anybody may do all
-	Log         func(string)            // what an operator should know; nil for nobody
-	Connections func() int              // how many clients are connected; nil: not known
-	Files       func() (open, most int) // how many files the process has and may have open; 0: not known
+	Rights      Rights                  // rights of clients; nil: any client may do everything
+	Log         func(string)            // logs messages for an operator; nil for no log
+	Connections func() int              // number of connected clients; nil if unknown
+	Files       func() (open, most int) // number and limit of the process's open files; 0 if unknown
 	Metrics     *measure.Exporter       // observes the Locker, for /metrics; nil for none
-	Hosts       []string                // names by which it may be reached as by localhost
-	IsLoopback  bool                    // it listens to this machine only, and refuses what web pages send to it
-	Page        *Page                   // at /ui, and what it shows at /v1/survey; nil for none
-	Resumes     bool                    // Resume is called: until it has returned, requests for sessions wait, and others get 503
+	Hosts       []string                // further names with the meaning of localhost
+	IsLoopback  bool                    // the server listens on this machine only, and rejects requests of web pages
+	Audit       Audit                   // records what happens to locks; nil for none
+	Page        *Page                   // page at /ui, with its contents at /v1/survey; nil for none
+	Resumes     bool                    // Resume will be called; until it returns, requests for sessions wait, and others get 503
 
-	Office    string // for which the server campaigns; empty for none
-	Candidate string // who it is there, for people
+	Office    string // office for which the server campaigns; empty for none
+	Candidate string // ID of the candidate, for people
 }
 
-// A Server is an http.Handler that gives the locks of a Locker to clients. It is safe for concurrent use.
+// A Server is an http.Handler that offers the locks of a Locker to clients. It is safe for
+// concurrent use.
 type Server struct {
 	locker *redlock.Locker
 	config Config
@@ -39,107 +41,38 @@ type Server struct {
 	office *office // nil without Config.Office
 	ready  readiness
 
-	counting sync.Mutex
-	counts   map[string]counts // by the labels of clients; guarded by counting
+	watches watches
 
-	waiting context.Context // of those who wait for a lock; ends when the server does
+	counting sync.Mutex
+	counts   map[string]*counts // by the labels of clients; guarded by counting
+
+	waiting context.Context // context of requests that wait for a lock; ends with the server
 	end     context.CancelFunc
 	once    sync.Once
-	leaves  atomic.Bool // another one goes on with its sessions
+	leaves  atomic.Bool // the server's sessions were handed over
 
-	resumed chan struct{} // closed when all sessions of the one before are there
-}
-
-// New returns a Server for the locks of locker, which stays the caller's.
-func New(locker *redlock.Locker, c Config) *Server {
-	if c.Log == nil {
-		c.Log = func(string) {}
-	}
-	c.Limits.Sessions = cmp.Or(c.Limits.Sessions, 10_000)
-	c.Limits.Leases = cmp.Or(c.Limits.Leases, 1_000)
-	c.Limits.Total = cmp.Or(c.Limits.Total, 100_000)
-	s := &Server{locker: locker, config: c, table: newTable(c.Limits), counts: map[string]counts{}}
-	s.resumed = make(chan struct{})
-	if !c.Resumes {
-		close(s.resumed)
-	}
-	s.waiting, s.end = context.WithCancel(context.Background())
-	if c.Page != nil {
-		c.Page.start(s.waiting, s.table)
-	}
-	s.office = newOffice(locker, &s.config)
-	s.mux = s.newMux()
-	return s
-}
-
-// ServeHTTP implements http.Handler.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	defer within(w, answerWithin) // net/http sends the end of the answer behind this
-	if r.ContentLength != 0 {
-		// Not by http.Server.ReadTimeout, which ends the context of requests that wait, too. It stays for what
-		// is not read here: net/http reads that behind the answer.
-		http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyWithin))
-	}
-	if err := s.config.refuses(r); err != nil {
-		problemOf(err).write(w)
-		return
-	}
-	s.mux.ServeHTTP(writer{w, s}, r)
-}
-
-// A writer says with each answer of a server that ends that the connection ends, too. The client's next
-// request would else be on its way on it when it is closed, and have no answer.
-type writer struct {
-	http.ResponseWriter
-	server *Server
-}
-
-// WriteHeader implements http.ResponseWriter.
-func (w writer) WriteHeader(status int) {
-	if w.server.isEnding() {
-		w.Header().Set("Connection", "close")
-	}
-	w.ResponseWriter.WriteHeader(status)
-}
-
-// Unwrap is for http.ResponseController.
-func (w writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// Close grants no more locks, tells all clients that the server ends, waits until they have released
-// their leases or ctx has ended, and releases the rest, but those of which a client was told that it may
-// work under them for longer. It returns how many it released, and how many it left; the office is one of
-// them, and is given back as soon as no program can believe that it leads. What clients are told meanwhile
-// is over by the deadline of ctx. Close waits for the releases for as long as they take, which the Locker's
-// node timeout bounds.
-//
-// Locks that are left expire when their process has ended. Closing the Locker would release them.
-func (s *Server) Close(ctx context.Context) (released, left int) {
-	s.once.Do(func() {
-		s.end()
-		end, _ := ctx.Deadline()
-		s.table.close(end)
-		s.office.end()
-	})
-	s.table.claims.Wait() // a tick that is marked has its lease first
-	look := time.NewTicker(20 * time.Millisecond)
-	defer look.Stop()
-	for released = s.table.held(); released > 0; released = s.table.held() {
-		select {
-		case <-look.C:
-			continue
-		case <-ctx.Done():
-		}
-		break
-	}
-	for _, each := range s.table.all() {
-		left += each.close()
-	}
-	s.table.ends.Wait()
-	if s.config.Page != nil {
-		s.config.Page.wait()
-	}
-	return released - left, left + s.office.wait(ctx)
+	resumed chan struct{} // closed when all sessions of the previous server are present
 }
 
 // isEnding reports whether Close or Leave was called.
 func (s *Server) isEnding() bool { return s.waiting.Err() != nil }
+
+// Rights are the known clients, with their rights. They may change at any time.
+type Rights interface {
+	Current() rights.Table // last valid table
+	Wrong() error          // error of the present file, or nil
+}
+
+// counts are the numbers of requests of a client.
+type counts struct {
+	granted  int64
+	refused  map[string]int64 // by the kind of the problem
+	loggedAt time.Time        // time of the last refusal in the log
+}
+
+// readiness is the last known state of the servers: whether a quorum answers.
+type readiness struct {
+	mu   sync.Mutex
+	at   time.Time // time of the last look; guarded by mu, like good
+	good bool
+}

@@ -14,138 +14,186 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/redlock"
+
+	"github.com/redquorum/redquorum/cmd/redlock/internal/rights"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/serve/api"
 )
 
-// A session is one client: what it holds, and for how long it is waited for. It lasts while a request of
-// its client is under way, and for its TTL after the last.
+// A session is one client, with its leases and its time limit. It lasts while a request of its
+// client is in progress, and for its TTL after the last request.
 type session struct {
 	id     string
-	client string // its label, which no other client has
+	client string // label of the client, unique among clients
+	used   *usage // of the label; mu guards its fields
 	ttl    time.Duration
-	owner  string // of its leases that have none of their own
+	owner  string // default owner label of its leases
 	table  *table
 
-	isLone bool // it was made for one lease, and ends with it
+	singleLease bool // created for one lease; ends with that lease
 
-	mu       *sync.Mutex // the table's, which guards what follows
-	requests int         // under way
-	idle     *time.Timer // runs while there are none
-	until    time.Time   // when it has run out
-	ended    bool
-	isLeft   bool // to another server, and nothing of it changes any more
-	leases   map[string]*lease
-	reserved int                 // leases whose ticks are being claimed
-	attempts map[string]*attempt // by the client's key
-	waits    map[*wish]time.Time // of the requests that wait for a lock: since when
-	version  int64               // of what state tells, but for the times
-	changed  chan struct{}       // closed when the version rises
-	failed   error               // of the releases when it ended; complete when those have ended
+	waiting context.Context // context of requests that wait for a lock; canceled when ended is set
+	cancel  context.CancelFunc
+
+	mu         *sync.Mutex // mu of the table; guards the fields below
+	requests   int         // under way
+	idle       *time.Timer // calls expire; runs while requests is zero
+	until      time.Time   // time at which idle expires
+	ended      bool        // requests no longer find the session
+	operator   string      // label of the operator that ended it
+	released   bool        // its leases are being released, after ended
+	handedOver bool        // handed over to another server; no longer changes here
+	leases     map[string]*lease
+	reserved   int                            // leases whose ticks are being claimed
+	attempts   map[string]*attempt            // by Idempotency-Key
+	waits      map[*api.LockRequest]time.Time // start of each wait for a lock
+	version    int64                          // version of the state; times alone do not change it
+	changed    chan struct{}                  // closed and replaced when version increases
+	failed     error                          // errors of the final releases; complete when releases is done
 
 	releases sync.WaitGroup
 }
 
-// A lease is one lock that a client has.
+// A lease is one lock held by a client.
 type lease struct {
-	id      string
-	session *session
-	lock    *redlock.Lock // nil for one that did not outlive the server before
-	wish    *wish
-	granted grant
-	taken   time.Time
-	key     string    // the client's, of the attempt that got it
-	lost    string    // why it is held no more; guarded by the table, as what follows
-	told    time.Time // until when the client may work by what it was told
-	value   string    // of a lock that the server has not adopted, and the next one may
+	id          string
+	session     *session
+	lock        *redlock.Lock // nil if the lock did not survive a restart of the server
+	lockRequest *api.LockRequest
+	granted     api.Grant
+	taken       time.Time
+	key         string        // Idempotency-Key of the attempt that acquired it
+	risk        time.Duration // copied from the attempt
+	lost        string        // reason the lease ended; empty while it is held; table.mu guards this and the fields below
+	validUntil  time.Time     // end of the last promise sent to the client
+	value       string        // value of a lock that this server did not adopt but the next one may
 }
 
-// An attempt is a wish that a client gave a key, so that asking again takes no second lock.
+// An attempt is one request for a lock. Its Idempotency-Key lets the client repeat the request
+// without taking a second lock.
 type attempt struct {
-	wish   *wish         // nil if it is over
-	key    string        // empty: the client gave none
-	done   chan struct{} // closed when it is known what has become of it
-	lease  *lease        // nil: nothing, or it is over
-	isOver bool          // its lease was released
+	lockRequest *api.LockRequest // nil after the release of its lease
+	key         string           // Idempotency-Key; empty if the client sent none
+	risk        time.Duration    // a lock with less remaining time is at risk
+	done        chan struct{}    // closed when the outcome is known
+	lease       *lease           // nil without a lease, or after its release
+	isOver      bool             // its lease was released
 }
 
-// An over is an attempt whose lease was released. Its key is kept for a while, because a copy of its request
-// can come later than the release: a proxy may send one. It would take a lock that no client knows of.
+// An over is an attempt whose lease was released. Its key is kept for a while, because a copy of
+// its request can arrive after the release, for example from a proxy. The copy would take a lock
+// that no client knows.
 type over struct {
 	of    *session
 	key   string
 	since time.Time
 }
 
-// keepKeys is how long the key of a released lease is kept at least, unless there are more than Limits.Total.
+// keepKeys is the minimum time for which the key of a released lease is kept, unless there are more
+// keys than Limits.Total.
 const keepKeys = time.Hour
 
-// A table has the sessions and leases of a server. It is safe for concurrent use. One mutex is enough for
-// all of them, because nothing waits under it.
+// A table holds the sessions and leases of a server. It is safe for concurrent use. One mutex is
+// enough for all of them, because no goroutine waits under it.
 type table struct {
 	limits Limits
+	audit  Audit // nil: none
 
-	mu       sync.Mutex // guards what follows, and what changes of the sessions and leases
+	mu       sync.Mutex // guards the fields below, and the changing fields of sessions and leases
 	sessions map[string]*session
 	leases   map[string]*lease
-	reserved int            // leases whose ticks are being claimed
-	over     []over         // oldest first
-	isClosed bool           // nothing is taken in any more, but reserved leases
-	end      time.Time      // of all sessions, if it is closed and that is known
-	ends     sync.WaitGroup // releases of sessions that have ended
+	byName   map[string][]*lease // by the names of their locks
+	used     map[string]*usage   // by the labels of clients
+	reserved int                 // leases whose ticks are being claimed
+	over     []over              // oldest first
+	isClosed bool                // no more sessions and leases, except reserved ones
+	end      time.Time           // end of all sessions if the table is closed; zero if unknown
+	ends     sync.WaitGroup      // releases of sessions that have ended
 
 	isLeaving bool           // no more leases are reserved
 	claims    sync.WaitGroup // requests with a reserved lease that have no answer yet
 }
 
-func newTable(limits Limits) *table {
-	return &table{limits: limits, sessions: map[string]*session{}, leases: map[string]*lease{}}
+func newTable(limits Limits, audit Audit) *table {
+	return &table{limits: limits, audit: audit, sessions: map[string]*session{}, leases: map[string]*lease{}, byName: map[string][]*lease{}, used: map[string]*usage{}}
 }
 
-// open makes a session of a client with an ID, which may be for one lease. It is for a request that is under way:
-// the caller calls leave.
-func (t *table) open(id, client string, wanted sessionWish, isLone bool) (*session, error) {
-	s := &session{
-		id: id, client: client, ttl: millis(wanted.TTL), owner: wanted.Owner, isLone: isLone, table: t, mu: &t.mu, requests: 1,
-		leases: map[string]*lease{}, attempts: map[string]*attempt{}, waits: map[*wish]time.Time{}, changed: make(chan struct{}),
+// A usage has the numbers of sessions, leases and waits of a label, which its share limits.
+type usage struct {
+	sessions int
+	leases   int // including reserved ones
+	waits    int
+	lost     int64 // number of lost leases since the start
+}
+
+// usedBy returns the usage of a label. The caller must hold mu.
+func (t *table) usedBy(label string) *usage {
+	if t.used[label] == nil {
+		t.used[label] = &usage{}
 	}
+	return t.used[label]
+}
+
+// exceeds returns an error if a client that uses a number of a share has no room for another one.
+func exceeds(by *rights.Client, share string, used int) error {
+	if text := by.Exceeds(share, used); text != "" {
+		return api.TooMany(text)
+	}
+	return nil
+}
+
+// open creates a session for a client with an ID. With singleLease the session ends with its only
+// lease. The caller serves a request, and must call leave at its end.
+func (t *table) open(id string, by *rights.Client, wanted api.SessionRequest, singleLease bool) (*session, error) {
+	s := &session{
+		id: id, client: by.Label, ttl: api.Duration(wanted.TTL), owner: wanted.Owner, singleLease: singleLease, table: t, mu: &t.mu, requests: 1,
+		leases: map[string]*lease{}, attempts: map[string]*attempt{}, waits: map[*api.LockRequest]time.Time{}, changed: make(chan struct{}),
+	}
+	s.waiting, s.cancel = context.WithCancel(context.Background())
 	s.idle = time.AfterFunc(s.ttl, s.expire)
 	s.idle.Stop()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
 	case t.isClosed:
-		return nil, errEnding
+		return nil, api.ErrEnding
 	case len(t.sessions) >= t.limits.Sessions:
-		return nil, tooMany("too many sessions on this server (--max-sessions): end one first")
+		return nil, api.TooMany("too many sessions on this server (--max-sessions): end one first")
+	}
+	s.used = t.usedBy(by.Label)
+	if err := exceeds(by, rights.Sessions, s.used.sessions); err != nil {
+		return nil, err
 	}
 	t.sessions[s.id] = s
+	s.used.sessions++
 	return s, nil
 }
 
-// session returns the session of a client for a request that is under way: the caller calls leave. One of another
-// client is not there.
+// session returns the session of a client for a request in progress. The caller must call leave at
+// the end of the request. session does not return sessions of other clients.
 func (t *table) session(id, client string) (*session, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.sessions[id]
 	if s == nil || s.client != client {
-		return nil, errNoSession
+		return nil, api.ErrNoSession
 	}
 	return s, s.enter()
 }
 
-// lease returns a lease of a client for a request that is under way: the caller calls leave of its session.
+// lease returns a lease of a client for a request in progress. The caller must call leave of the
+// session at the end of the request.
 func (t *table) lease(id, client string) (*lease, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	l := t.leases[id]
-	if l == nil || l.session.client != client {
-		return nil, errNoLease
+	if l == nil || l.session.client != client || l.session.ended {
+		return nil, api.ErrNoLease
 	}
 	return l, l.session.enter()
 }
 
-// close lets nothing in from now on, and tells clients so. The sessions that are there last until end, or for
-// as long as they like if it is zero.
+// close rejects new sessions and leases, and notifies clients. The present sessions last until end,
+// or without a limit if end is zero.
 func (t *table) close(end time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -155,7 +203,8 @@ func (t *table) close(end time.Time) {
 	}
 }
 
-// finishClaims reserves no more leases, and returns when each request with a reserved lease has its answer.
+// finishClaims rejects further reservations, and returns when all requests with a reserved lease
+// are answered.
 func (t *table) finishClaims() {
 	t.mu.Lock()
 	t.isLeaving = true
@@ -163,8 +212,8 @@ func (t *table) finishClaims() {
 	t.claims.Wait()
 }
 
-// left returns for how long a session with a TTL lasts at least, if no other request comes. The table must be
-// locked.
+// left returns the minimum remaining time of a session with this TTL, if no other request arrives.
+// The caller must hold mu.
 func (t *table) left(ttl time.Duration) time.Duration {
 	if t.end.IsZero() {
 		return ttl
@@ -179,7 +228,7 @@ func (t *table) all() []*session {
 	return slices.Collect(maps.Values(t.sessions))
 }
 
-// held returns how many leases there are that are not lost.
+// held returns the number of leases that are not lost.
 func (t *table) held() (n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -191,25 +240,26 @@ func (t *table) held() (n int) {
 	return n
 }
 
-// enter notes that a request has come, or returns why it cannot be served. The session must be locked.
+// enter counts a request, or returns the reason to reject it. The caller must hold mu.
 func (s *session) enter() error {
 	switch {
-	case s.isLeft:
-		return errEnding
+	case s.handedOver:
+		return api.ErrEnding
 	case s.ended:
-		return errNoSession
+		return api.ErrNoSession
 	}
 	s.requests++
 	s.idle.Stop()
 	return nil
 }
 
-// retire keeps the key of a lease that was released. The session must be locked.
+// retire keeps the key of a released lease. The caller must hold mu.
 func (s *session) retire(key string) {
-	if s.attempts[key] == nil {
+	a := s.attempts[key]
+	if a == nil {
 		return
 	}
-	*s.attempts[key] = attempt{key: key, done: s.attempts[key].done, isOver: true}
+	a.lockRequest, a.lease, a.isOver = nil, nil, true
 	t := s.table
 	t.over = append(t.over, over{s, key, time.Now()})
 	for len(t.over) > t.limits.Total || time.Since(t.over[0].since) > keepKeys {
@@ -219,7 +269,7 @@ func (s *session) retire(key string) {
 	}
 }
 
-// leave notes that a request is over.
+// leave records the end of a request.
 func (s *session) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,62 +279,114 @@ func (s *session) leave() {
 	}
 }
 
-// expire ends the session if no request has come in the meantime, or has come and gone.
+// evict ends the session with a public ID for an operator. Its leases are released when the last
+// promise to the client has ended, because the client may work until then. evict reports whether
+// that is now.
+func (t *table) evict(public, operator string) (of *session, isNow bool, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, s := range t.sessions {
+		if api.PublicID(s.id) == public {
+			of = s
+		}
+	}
+	switch {
+	case of == nil || of.ended:
+		return nil, false, api.ErrNoSession
+	case of.handedOver:
+		return nil, false, api.ErrEnding
+	}
+	of.ended, of.operator = true, operator
+	of.cancel()
+	of.changes()
+	if wait := of.promised(); wait > 0 {
+		of.until = time.Now().Add(wait)
+		of.idle.Reset(wait)
+		return of, false, nil
+	}
+	of.endLocked()
+	return of, true, nil
+}
+
+// whyEnded returns the reason for the end of leases whose session has ended. The caller must hold mu.
+func (s *session) whyEnded() string {
+	if s.operator != "" {
+		return fmt.Sprintf("the operator %q has ended its session", s.operator)
+	}
+	return "its session has ended"
+}
+
+// promised returns the time until the last promise to the client about a lease ends. The caller must
+// hold mu.
+func (s *session) promised() (left time.Duration) {
+	for _, l := range s.leases {
+		if l.lost == "" {
+			left = max(left, time.Until(l.validUntil))
+		}
+	}
+	return left
+}
+
+// expire ends the session, unless a request is in progress. A timer that was set again after it had
+// expired ends nothing.
 func (s *session) expire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.requests == 0 && !time.Now().Before(s.until) {
+	if (s.ended || s.requests == 0) && !time.Now().Before(s.until) {
 		s.endLocked()
 	}
 }
 
-// end ends the session, which releases its leases, unless it was left to another server.
+// end ends the session and releases its leases, unless it was handed over to another server.
 func (s *session) end() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.endLocked()
-	if s.isLeft {
-		return errEnding
+	if s.handedOver {
+		return api.ErrEnding
 	}
 	return nil
 }
 
-// close ends the session with the server. Locks of which the client was told more than it had time to
-// release them in are left to expire. It returns how many.
+// close ends the session at the end of the server. Locks whose last promise to the client has not
+// ended are left to expire. close returns their number.
 func (s *session) close() (left int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for id, l := range s.leases {
-		if l.lost == "" && time.Now().Before(l.told) {
+	for _, l := range s.leases {
+		if l.lost == "" && time.Now().Before(l.validUntil) {
 			left++
 			l.lost = "the server has ended"
-			delete(s.leases, id)
-			delete(s.table.leases, id)
+			l.audit(AuditLeft)
+			s.drop(l)
 		}
 	}
 	s.endLocked()
 	return left
 }
 
-// endLocked is end for callers that have locked the session. Locks are released in the background.
+// endLocked is like end, for callers that hold mu. Locks are released in the background.
 func (s *session) endLocked() {
-	if s.ended || s.isLeft {
+	if s.released || s.handedOver {
 		return
 	}
-	s.ended = true
+	s.ended, s.released = true, true
+	s.cancel()
 	s.idle.Stop()
 	s.changes()
 	delete(s.table.sessions, s.id)
-	for id, l := range s.leases {
-		delete(s.table.leases, id)
-		l.lost = cmp.Or(l.lost, "its session has ended")
+	s.used.sessions--
+	for _, l := range s.leases {
+		s.drop(l)
+		l.finish(s.whyEnded())
 		s.releases.Add(1)
 		s.table.ends.Go(func() { s.release(l) })
 	}
 	s.leases, s.attempts = nil, nil
 }
 
-// release releases a lease of a session that has ended. It expires if no quorum confirms.
+// release releases a lease of an ended session. If no quorum confirms the release, the lock
+// expires.
 func (s *session) release(l *lease) {
 	defer s.releases.Done()
 	err := l.release(context.Background())
@@ -293,67 +395,67 @@ func (s *session) release(l *lease) {
 	s.failed = errors.Join(s.failed, err)
 }
 
-// released waits until the leases of a session that has ended are released, as far as they can be.
-func (s *session) released() error {
+// awaitReleases waits until the releases of an ended session have succeeded or failed.
+func (s *session) awaitReleases() error {
 	s.releases.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.failed
 }
 
-// changes tells those who wait for a new version. The session must be locked.
+// changes wakes the requests that wait for a new version. The caller must hold mu.
 func (s *session) changes() {
 	s.version++
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-// try returns the attempt that has a client's key: one of an earlier request, or a new one, whose
-// outcome the caller then tells by settle. It waits for one that is under way, for as long as w says, or for
-// a vote.
-func (s *session) try(ctx context.Context, key string, w *wish) (a *attempt, isNew bool, err error) {
-	late := time.NewTimer(max(millis(w.Wait), time.Second))
+// try returns the lease of an earlier request with a client's key, or a new attempt, whose outcome
+// the caller must report with settle. If the earlier attempt is in progress, try waits for it: as
+// long as w allows, or for a vote.
+func (s *session) try(ctx context.Context, key string, w *api.LockRequest) (a *attempt, earlier *lease, err error) {
+	late := time.NewTimer(max(api.Duration(w.Wait), time.Second))
 	defer late.Stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for !s.ended {
 		if a = s.attempts[key]; a == nil {
-			a = &attempt{wish: w, key: key, done: make(chan struct{})}
+			a = &attempt{lockRequest: w, key: key, done: make(chan struct{})}
 			s.attempts[key] = a
-			return a, true, nil
+			return a, nil, nil
 		}
 		if a.isOver {
-			return nil, false, errOver
+			return nil, nil, api.ErrOver
 		}
 		same := *w
-		same.Wait = a.wish.Wait // who asks again waits for what is left
-		if !reflect.DeepEqual(a.wish, &same) {
-			return nil, false, errOtherWish
+		same.Wait = a.lockRequest.Wait // a repeated request waits only for the remaining time
+		if !reflect.DeepEqual(a.lockRequest, &same) {
+			return nil, nil, api.ErrOtherRequest
 		}
 		s.mu.Unlock()
 		select {
 		case <-a.done:
 		case <-late.C:
-			err = errUnderWay
+			err = api.ErrUnderWay
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
 		s.mu.Lock()
 		switch {
 		case err != nil:
-			return nil, false, err
-		case s.attempts[key] != a: // it came to nothing
+			return nil, nil, err
+		case s.attempts[key] != a: // it failed
 		case a.isOver:
 		case a.lease.lost != "":
-			return nil, false, newProblem(http.StatusGone, kindLost, a.lease.lost)
+			return nil, nil, api.NewProblem(http.StatusGone, api.KindLost, a.lease.lost)
 		default:
-			return a, false, nil
+			return a, a.lease, nil
 		}
 	}
-	return nil, false, errNoSession
+	return nil, nil, api.ErrNoSession
 }
 
-// settle tells what has become of an attempt. One that came to nothing is forgotten.
+// settle records the outcome of an attempt, and forgets a failed attempt.
 func (s *session) settle(a *attempt, l *lease) {
 	s.mu.Lock()
 	switch {
@@ -366,70 +468,76 @@ func (s *session) settle(a *attempt, l *lease) {
 	close(a.done)
 }
 
-// add gives the session a lock that was taken for it, by an attempt with a key if there is one. If that
-// is too late, or too many, the caller still has the lock.
-func (s *session) add(lock *redlock.Lock, g grant, of *attempt) (*lease, error) {
+// add creates a lease for a lock that was acquired for the session, by an attempt with a key if
+// there was one. On error, because it is too late or there are too many leases, the caller still
+// owns the lock.
+func (s *session) add(lock *redlock.Lock, g api.Grant, of *attempt, by *rights.Client) (*lease, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.hasRoom(); err != nil {
+	if err := s.hasRoom(by); err != nil {
 		return nil, err
 	}
 	return s.addLocked(lock, g, of), nil
 }
 
-// addLocked is add for a session that is locked, and has room.
-func (s *session) addLocked(lock *redlock.Lock, g grant, of *attempt) *lease {
-	l := &lease{id: rand.Text(), session: s, wish: of.wish, granted: g, key: of.key, taken: time.Now()}
+// addLocked is like add, for a locked session with room.
+func (s *session) addLocked(lock *redlock.Lock, g api.Grant, of *attempt) *lease {
+	l := &lease{id: rand.Text(), session: s, lockRequest: of.lockRequest, granted: g, key: of.key, risk: of.risk, taken: time.Now()}
 	s.put(l)
+	l.audit(AuditGranted)
 	l.hold(lock)
 	return l
 }
 
-// A reservation is room for one lease, for a request that marks a tick first. A tick that is marked, and has
-// no lease then, is run by nobody. So neither a full table nor the end of the server comes between the two.
+// A reservation keeps room for one lease while its request marks a tick. A marked tick without a
+// lease would never be run. The reservation prevents the table from filling up, or the server from
+// ending, between the mark and the lease.
 type reservation struct {
 	session *session
-	isUsed  bool // it has become a lease, or is not needed; guarded by the table
+	isUsed  bool // used for a lease, or not needed; guarded by table.mu
 }
 
-// reserve returns a reservation. The caller calls done when the request has its answer.
-func (s *session) reserve() (*reservation, error) {
+// reserve returns a reservation. The caller must call done when the request is answered.
+func (s *session) reserve(by *rights.Client) (*reservation, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.table.isLeaving {
-		return nil, errEnding
+		return nil, api.ErrEnding
 	}
-	if err := s.hasRoom(); err != nil {
+	if err := s.hasRoom(by); err != nil {
 		return nil, err
 	}
 	s.reserved++
 	s.table.reserved++
+	s.used.leases++
 	s.table.claims.Add(1)
 	return &reservation{session: s}, nil
 }
 
-// add is that of the session, which may have ended in the meantime.
-func (r *reservation) add(lock *redlock.Lock, g grant, of *attempt) (*lease, error) {
+// add is like session.add. The session may have ended in the meantime.
+func (r *reservation) add(lock *redlock.Lock, g api.Grant, of *attempt) (*lease, error) {
 	s := r.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.use()
 	if s.ended {
-		return nil, errNoSession
+		return nil, api.ErrNoSession
 	}
 	return s.addLocked(lock, g, of), nil
 }
 
-// use gives the room up. The session must be locked.
+// use ends the reservation of the room. The caller must hold mu.
 func (r *reservation) use() {
 	if !r.isUsed {
 		r.isUsed = true
 		r.session.reserved--
+		r.session.used.leases--
 		r.session.table.reserved--
 	}
 }
 
-// done notes that the request has its answer. A nil reservation is of a request that marks no tick.
+// done records that the request is answered. A nil reservation belongs to a request that marks no
+// tick.
 func (r *reservation) done() {
 	if r == nil {
 		return
@@ -440,47 +548,95 @@ func (r *reservation) done() {
 	r.session.table.claims.Done()
 }
 
-// wait notes that a request waits for a lock, until it calls done.
-func (s *session) wait(w *wish) (done func()) {
+// wait records that a request waits for a lock, until the caller calls done. It returns an error if
+// the client's share has no room for the wait or for a lease, so that the request costs the Redis
+// servers nothing.
+func (s *session) wait(w *api.LockRequest, by *rights.Client) (done func(), err error) {
+	s.mu.Lock()
+	err = exceeds(by, rights.Leases, s.used.leases)
+	s.mu.Unlock()
+	if err != nil || w.Wait == 0 {
+		return func() {}, err
+	}
+	counted, err := s.table.wait(by)
+	if err != nil {
+		return nil, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waits[w] = time.Now()
 	return func() {
+		counted()
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.waits, w)
-	}
+	}, nil
 }
 
-// hasRoom returns why the session cannot have one more lease, or nil. The session must be locked.
-func (s *session) hasRoom() error {
+// wait records that a request of a client waits for a lock or for its next holder, until the caller calls done. It
+// returns an error if the client has too many waits.
+func (t *table) wait(by *rights.Client) (done func(), err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	used := t.usedBy(by.Label)
+	if err := exceeds(by, rights.Waits, used.waits); err != nil {
+		return nil, err
+	}
+	used.waits++
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		used.waits--
+	}, nil
+}
+
+// hasRoom returns an error if the session cannot take another lease for its client. The caller must
+// hold mu.
+func (s *session) hasRoom(by *rights.Client) error {
 	switch {
 	case s.ended:
-		return errNoSession
+		return api.ErrNoSession
 	case len(s.leases)+s.reserved >= s.table.limits.Leases:
-		return tooMany("too many leases in this session (--max-leases): release one first")
+		return api.TooMany("too many leases in this session (--max-leases): release one first")
 	}
-	return s.table.hasRoom()
+	return cmp.Or(exceeds(by, rights.Leases, s.used.leases), s.table.hasRoom())
 }
 
-// hasRoom returns why there cannot be one more lease, or nil. The table must be locked.
+// hasRoom returns an error if the table cannot take another lease. The caller must hold mu.
 func (t *table) hasRoom() error {
 	switch {
 	case t.isClosed:
-		return errEnding
+		return api.ErrEnding
 	case len(t.leases)+t.reserved >= t.limits.Total:
-		return tooMany("too many leases on this server: release some, or run another server")
+		return api.TooMany("too many leases on this server: release some, or run another server")
 	}
 	return nil
 }
 
-// put takes in a lease, for which there is room. The session must be locked.
+// put adds a lease, for which there is room. The caller must hold mu.
 func (s *session) put(l *lease) {
 	s.leases[l.id], s.table.leases[l.id] = l, l
+	for _, name := range l.granted.Names {
+		s.table.byName[name] = append(s.table.byName[name], l)
+	}
+	s.used.leases++
 	s.changes()
 }
 
-// hold has a lease have its lock. The session must be locked.
+// drop removes a lease from the table. The caller must hold mu.
+func (s *session) drop(l *lease) {
+	delete(s.leases, l.id)
+	delete(s.table.leases, l.id)
+	for _, name := range l.granted.Names {
+		of := s.table.byName
+		if of[name] = slices.DeleteFunc(of[name], func(other *lease) bool { return other == l }); len(of[name]) == 0 {
+			delete(of, name)
+		}
+	}
+	s.used.leases--
+}
+
+// hold attaches a lock to its lease. The caller must hold mu.
 func (l *lease) hold(lock *redlock.Lock) {
 	l.lock = lock
 	context.AfterFunc(lock.Context(), func() { l.end(context.Cause(lock.Context())) })
@@ -494,44 +650,79 @@ func (l *lease) release(ctx context.Context) error {
 	return l.lock.Release(ctx)
 }
 
-// end notes that the lock of a lease has ended. One that was not released is kept, for the client to see,
-// until it is released or the session ends.
+// finish records the end of a released lease, with the reason unless its client released it. A lock
+// whose validity has ended is lost: this process may have been stopped, and not yet noticed it. The
+// caller must hold mu.
+func (l *lease) finish(why string) {
+	switch {
+	case l.lost != "":
+	case l.lock != nil && l.lock.Remaining() <= 0: // nil while the lock is being taken over
+		l.lost = api.Text(redlock.ErrLost)
+		l.hasLost()
+	default:
+		l.lost = why
+		l.audit(AuditReleased)
+	}
+}
+
+// audit records an event of a lease, with the reason for the lease's end. The caller must hold mu of
+// the session.
+func (l *lease) audit(event string) {
+	a, g := l.session.table.audit, &l.granted
+	if a == nil {
+		return
+	}
+	a.Record(AuditEntry{
+		Time: time.Now().UTC(), Event: event, Client: l.session.client, Names: g.Names, Kind: g.Kind, Owner: g.Owner,
+		Session: api.PublicID(l.session.id), Lease: api.PublicID(l.id), Fence: g.Fence, Fences: g.Fences, Reason: l.lost,
+	})
+}
+
+// hasLost records and counts the loss of a lease. The caller must hold mu of the session.
+func (l *lease) hasLost() {
+	l.session.used.lost++
+	l.audit(AuditLost)
+}
+
+// end records the end of the lease's lock. A lost lease stays visible to the client until its
+// release or the end of the session. The next server records the end of a lock that was handed over.
 func (l *lease) end(why error) {
 	s := l.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.leases[l.id] == l && l.lost == "" {
-		l.lost = inOurWords(why)
+	if s.leases[l.id] == l && l.lost == "" && !s.handedOver {
+		l.lost = api.Text(why)
+		l.hasLost()
 		s.changes()
 	}
 }
 
-// remove takes a lease out of its session, which its caller then releases, or returns why it cannot: another
-// request was first.
+// remove takes a lease out of its session; the caller then releases it. It returns an error if
+// another request removed the lease first.
 func (l *lease) remove() error {
 	s := l.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.isLeft:
-		return errEnding
+	case s.handedOver:
+		return api.ErrEnding
 	case s.leases[l.id] != l:
-		return errNoLease
+		return api.ErrNoLease
 	}
+	l.finish("")
 	l.lost = cmp.Or(l.lost, "it was released")
-	delete(s.leases, l.id)
-	delete(s.table.leases, l.id)
+	s.drop(l)
 	s.retire(l.key)
 	s.changes()
-	if s.isLone && len(s.leases) == 0 {
+	if s.singleLease && len(s.leases) == 0 {
 		s.endLocked()
 	}
 	return nil
 }
 
-// Limits bound what clients can have. Zero stands for the default.
+// Limits bound the resources of clients. A zero field means its default.
 type Limits struct {
-	Sessions int // 10,000
-	Leases   int // of one session, those that are lost included: 1,000
-	Total    int // leases of all sessions, of 5 kB each: 100,000
+	Sessions int // default 10,000
+	Leases   int // per session, including lost leases; default 1,000
+	Total    int // leases of all sessions, 5 kB each; default 100,000
 }

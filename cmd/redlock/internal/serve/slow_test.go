@@ -13,9 +13,11 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/redquorum/redquorum/redlocktest"
+
+	"github.com/redquorum/redquorum/cmd/redlock/internal/serve/api"
 )
 
-// A pipes is a listener whose connections are in memory: what is written waits until it is read. In a
+// A pipes is a listener whose connections are in memory: a write waits until it is read. In a
 // bubble of synctest their deadlines cost no time.
 type pipes struct {
 	conns  chan net.Conn
@@ -34,7 +36,7 @@ func (p *pipes) Accept() (net.Conn, error) {
 func (p *pipes) Close() error   { close(p.closed); return nil }
 func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
 
-// listen serves on connections in memory, and returns what makes one.
+// listen serves on connections in memory, and returns a function that opens one.
 func listen(t *testing.T, h http.Handler) (dial func() net.Conn) {
 	p := &pipes{make(chan net.Conn), make(chan struct{})}
 	over := &http.Server{Handler: h}
@@ -55,14 +57,14 @@ func listen(t *testing.T, h http.Handler) (dial func() net.Conn) {
 	}
 }
 
-// isEnded reads until the other side has closed the connection, and returns when that was.
+// isEnded reads until the other side has closed the connection, and returns the time of the end.
 func isEnded(c net.Conn) time.Time {
 	io.Copy(io.Discard, c)
 	return time.Now()
 }
 
-// TestABodyThatDoesNotCome ends its connection, whatever the server thinks of the rest of the request.
-func TestABodyThatDoesNotCome(t *testing.T) {
+// TestMissingBodyEndsTheConnection: the rest of the request does not matter.
+func TestMissingBodyEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	for _, request := range []string{
 		"POST /v1/locks HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer 0123456789abcdef\r\nContent-Type: application/json\r\n",
@@ -79,22 +81,22 @@ func TestABodyThatDoesNotCome(t *testing.T) {
 				began := time.Now()
 				go fmt.Fprint(c, request, head)
 				c.SetReadDeadline(began.Add(time.Hour))
-				assert.LessOrEqual(t, isEnded(c).Sub(began), bodyWithin+time.Second, request+head)
+				assert.LessOrEqual(t, isEnded(c).Sub(began), api.BodyWithin+time.Second, request+head)
 			})
 		}
 	}
 }
 
-// TestAClientThatDoesNotReadLosesItsSession: what it does not take keeps no lock.
-func TestAClientThatDoesNotReadLosesItsSession(t *testing.T) {
+// TestClientWithUnreadAnswersLosesItsSession: unread answers keep no lock.
+func TestClientWithUnreadAnswersLosesItsSession(t *testing.T) {
 	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		c := open(t, s, "")
-		for i := range 40 { // more than one buffer has room for
+		for i := range 40 { // more than one buffer holds
 			c.take(fmt.Sprintf(`{"name":"%d","owner":"%s"}`, i, strings.Repeat("x", 100)))
 		}
 		deaf := listen(t, s)()
 		fmt.Fprintf(deaf, "GET /v1/session HTTP/1.1\r\nHost: x\r\nRedlock-Session: %s\r\n\r\n", c.session)
-		time.Sleep(answerWithin + 9*time.Second)
+		time.Sleep(api.AnswerWithin + 9*time.Second)
 		assert.False(t, free(t, servers, "0"), "what it may have read is kept")
 		time.Sleep(2 * time.Second)
 		synctest.Wait()

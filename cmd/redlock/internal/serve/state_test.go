@@ -14,9 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/redlocktest"
+
+	"github.com/redquorum/redquorum/cmd/redlock/internal/serve/api"
 )
 
-// resumed returns a server that goes on with what another has left: kept locks, and lost ones.
+// resumed returns the successor of a server, which must have these numbers of kept and lost locks.
 func resumed(t *testing.T, servers *redlocktest.Servers, c Config, left State, kept, lost int) *Server {
 	t.Helper()
 	s := New(servers.Locker(), c)
@@ -30,9 +32,9 @@ func resumed(t *testing.T, servers *redlocktest.Servers, c Config, left State, k
 	return s
 }
 
-// TestWhatAServerLeaves: the next one keeps whose it is and what clients were told, also if it ends at once, and adopts
-// no more than it has room for.
-func TestWhatAServerLeaves(t *testing.T) {
+// TestNextServerKeepsPromisesAndLocks: the next server keeps the owners of sessions and the promises to clients,
+// even if it ends at once, and adopts only the locks that it has room for.
+func TestNextServerKeepsPromisesAndLocks(t *testing.T) {
 	of := Config{Rights: twoClients(t)}
 	served(t, of, func(t *testing.T, servers *redlocktest.Servers, first *Server) {
 		c := as(t, first, "billing")
@@ -53,15 +55,15 @@ func TestWhatAServerLeaves(t *testing.T) {
 	})
 }
 
-// TestARestartInAnOutage: the next server asks for each lock until its TTL is over. One that is ended
-// meanwhile leaves to the one after it what it has not adopted.
-func TestARestartInAnOutage(t *testing.T) {
+// TestRestartInAnOutageRetriesEachLock: the next server tries for each lock until its TTL has passed. If it ends
+// in the meantime, it leaves the other locks to its own successor.
+func TestRestartInAnOutageRetriesEachLock(t *testing.T) {
 	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, first *Server) {
 		c := open(t, first, `{"ttl_ms":60000}`)
 		id := c.take(`{"name":"a"}`).lease.Lease
-		of := first.table.sessions[c.session] // as of a request that is under way
+		of := first.table.sessions[c.session] // like a request in progress
 		left := first.Leave()
-		assert.Equal(t, errEnding, of.end(), "it is another's now")
+		assert.Equal(t, api.ErrEnding, of.end(), "it is another's now")
 
 		end := servers.Outage(2)
 		ctx, stop := context.WithCancel(t.Context())
@@ -84,10 +86,10 @@ func TestARestartInAnOutage(t *testing.T) {
 	})
 }
 
-// TestAServerThatLeavesAnswersNoMore for what the next one goes on with: that one does not know what
-// clients are told from then on, and they must not be told that it ends. A client whose connection is cut
-// asks again.
-func TestAServerThatLeavesAnswersNoMore(t *testing.T) {
+// TestHandedOverSessionGetsNoAnswer: the old server sends no answer. The next server would not know
+// about later answers, and clients must not be notified of an end. A client whose connection is cut
+// repeats its request.
+func TestHandedOverSessionGetsNoAnswer(t *testing.T) {
 	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, first *Server) {
 		c := open(t, first, "")
 		path := "/v1/locks/" + c.take(`{"name":"a"}`).lease.Lease
@@ -114,16 +116,16 @@ func TestAServerThatLeavesAnswersNoMore(t *testing.T) {
 		}
 		assert.True(t, c.isCut("POST", "/v1/locks", `{"name":"b"}`))
 		assert.Equal(t, http.StatusOK, c.ask("GET", "/healthz", "").status)
-		for _, l := range first.table.sessions[c.session].leases { // as at the end of a request for it
+		for _, l := range first.table.sessions[c.session].leases { // like the end of a request for it
 			_, err := l.locked(&request{since: time.Now()})
-			assert.ErrorIs(t, err, errEnding)
+			assert.ErrorIs(t, err, api.ErrEnding)
 		}
 
 		next := resumed(t, servers, Config{}, left, 1, 0)
 		of := next.table.sessions[c.session]
 		require.Len(t, of.leases, 1)
 		for _, l := range of.leases {
-			assert.False(t, l.told.Before(last.asked.Add(millis(last.session.Leases[0].ValidFor))), "what was told is known")
+			assert.False(t, l.validUntil.Before(last.asked.Add(api.Duration(last.session.Leases[0].ValidFor))), "what was told is known")
 		}
 		c.server = next
 		began := time.Now()
@@ -133,9 +135,9 @@ func TestAServerThatLeavesAnswersNoMore(t *testing.T) {
 	})
 }
 
-// TestAServerThatResumesRefuses what is about locks, and is not ready: it does not know all of them yet. A client
-// with a session waits.
-func TestAServerThatResumesRefuses(t *testing.T) {
+// TestResumingServerRefusesRequests: it refuses requests about locks, and is not ready, because it
+// does not know all locks yet. A client with a session waits.
+func TestResumingServerRefusesRequests(t *testing.T) {
 	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, first *Server) {
 		c := open(t, first, `{"ttl_ms":60000}`)
 		id := c.take(`{"name":"a"}`).lease.Lease
@@ -156,7 +158,7 @@ func TestAServerThatResumesRefuses(t *testing.T) {
 			synctest.Wait()
 			refused := (&client{t: t, server: next}).ask("POST", "/v1/sessions", "")
 			assert.Equal(t, http.StatusServiceUnavailable, refused.status)
-			assert.Equal(t, kindNoQuorum, refused.problem.Kind)
+			assert.Equal(t, api.KindNoQuorum, refused.problem.Kind)
 			assert.Equal(t, "1", refused.headers.Get("Retry-After"))
 			assert.Equal(t, http.StatusServiceUnavailable, c.ask("GET", "/readyz", "").status)
 			assert.Equal(t, http.StatusOK, c.ask("GET", "/healthz", "").status)
@@ -173,8 +175,9 @@ func TestAServerThatResumesRefuses(t *testing.T) {
 	})
 }
 
-// TestAServerThatIsEndedWhileItResumesTellsNothing of locks that it has not adopted: the next one may.
-func TestAServerThatIsEndedWhileItResumesTellsNothing(t *testing.T) {
+// TestInterruptedResumeReportsNoLock: if the server has not adopted a lock, the next server may
+// adopt it.
+func TestInterruptedResumeReportsNoLock(t *testing.T) {
 	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, first *Server) {
 		c := open(t, first, `{"ttl_ms":60000}`)
 		c.take(`{"name":"a"}`)
@@ -195,9 +198,9 @@ func TestAServerThatIsEndedWhileItResumesTellsNothing(t *testing.T) {
 	})
 }
 
-// TestAServerStaysWhoseStateCannotBeWritten: its clients are told that it ends, and what they hold is released when
-// they have released it, or been told no more than they had time for.
-func TestAServerStaysWhoseStateCannotBeWritten(t *testing.T) {
+// TestServerWithoutAStateStays: it notifies its clients of its end. It releases their
+// locks when they have released them, or when the last promise to them has ended.
+func TestServerWithoutAStateStays(t *testing.T) {
 	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		c := open(t, s, "")
 		path := "/v1/locks/" + c.take(`{"name":"a"}`).lease.Lease
@@ -220,7 +223,7 @@ func TestAServerStaysWhoseStateCannotBeWritten(t *testing.T) {
 	})
 }
 
-// isCut asks, and reports whether the connection was cut instead of an answer.
+// isCut sends a request, and reports whether the connection was cut without an answer.
 func (c *client) isCut(method, path, body string) (cut bool) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -231,26 +234,26 @@ func (c *client) isCut(method, path, body string) (cut bool) {
 	return false
 }
 
-// TestAKeyOutlivesARestart, also that of a lease which did not.
-func TestAKeyOutlivesARestart(t *testing.T) {
+// TestIdempotencyKeySurvivesARestart: this includes the key of a lease that did not survive.
+func TestIdempotencyKeySurvivesARestart(t *testing.T) {
 	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		c := open(t, s, "")
 		c.headers = map[string]string{"Idempotency-Key": "1"}
 		first := c.take(`{"names":["x","y"]}`)
 		c.server = resumed(t, servers, Config{TTL: 10 * time.Second}, s.Leave(), 0, 1)
-		assert.Equal(t, kindLost, c.ask("POST", "/v1/locks", `{"names":["x","y"]}`).problem.Kind)
+		assert.Equal(t, api.KindLost, c.ask("POST", "/v1/locks", `{"names":["x","y"]}`).problem.Kind)
 		assert.Equal(t, first.lease.Lease, c.ask("GET", "/v1/session", "").session.Leases[0].Lease)
 	})
 }
 
-// TestALimitedLockOutlivesTwoRestarts, and is held for no longer than it was allowed to be.
-func TestALimitedLockOutlivesTwoRestarts(t *testing.T) {
+// TestLimitedLockSurvivesTwoRestarts: it is not held longer than its limit.
+func TestLimitedLockSurvivesTwoRestarts(t *testing.T) {
 	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		c := open(t, s, `{"ttl_ms":3600000}`)
 		c.take(`{"name":"a","max_hold_ms":60000}`)
 		time.Sleep(46 * time.Second)
 		left := s.Leave()
-		time.Sleep(4 * time.Second) // the time between two servers counts, too
+		time.Sleep(4 * time.Second) // the time between two servers counts as well
 		s = resumed(t, servers, Config{}, left, 1, 0)
 		time.Sleep(5 * time.Second)
 		assert.InDelta(t, 5_000, s.Leave().Sessions[0].Leases[0].Hold, 100)

@@ -15,10 +15,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/redlocktest"
+
+	"github.com/redquorum/redquorum/cmd/redlock/internal/serve/api"
 )
 
-// TestAStreamTellsEachChange. That it is sent at once is seen where the stream of a connection is bound.
-func TestAStreamTellsEachChange(t *testing.T) {
+// TestStreamSendsEachChange. The test of a stream that is bound to its connection checks that
+// changes are sent at once.
+func TestStreamSendsEachChange(t *testing.T) {
 	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		c := open(t, s, "")
 		stream := *c
@@ -30,21 +33,21 @@ func TestAStreamTellsEachChange(t *testing.T) {
 		synctest.Wait()
 		servers.Lose("a")
 		time.Sleep(time.Second)
-		require.Equal(t, kindLost, c.ask("DELETE", "/v1/session", "").problem.Kind)
+		require.Equal(t, api.KindLost, c.ask("DELETE", "/v1/session", "").problem.Kind)
 		a := <-told
 		assert.Equal(t, "no", a.headers.Get("X-Accel-Buffering"), "a proxy must pass each event on")
 		assert.Regexp(t, regexp.MustCompile(`(?s)^event: state\ndata: [^\n]*"leases":\[\]}\n\n`+
 			`event: state\ndata: [^\n]*"held":true[^\n]*\n\n`+`event: state\ndata: [^\n]*"held":false[^\n]*"lost":[^\n]*\n\n`+`event: end\ndata: {}\n\n$`), a.body)
 
-		stream = *open(t, s, "") // from nowhere, as far as a recorder of httptest knows
+		stream = *open(t, s, "") // a recorder of httptest has no address of the client
 		stream.headers = map[string]string{"Accept": "text/event-stream"}
-		assert.Equal(t, kindBad, stream.ask("GET", "/v1/session?bound=true", "").problem.Kind)
+		assert.Equal(t, api.KindBad, stream.ask("GET", "/v1/session?bound=true", "").problem.Kind)
 	})
 }
 
-// TestAStreamBehindAProxyIsNotBound: the connection to a proxy on this machine breaks while its client, on another,
-// works on.
-func TestAStreamBehindAProxyIsNotBound(t *testing.T) {
+// TestStreamBehindAProxyIsNotBound: the connection to a proxy on this machine may break while its
+// client on another machine continues its work.
+func TestStreamBehindAProxyIsNotBound(t *testing.T) {
 	t.Parallel()
 	here := func(header string) *request {
 		r := httptest.NewRequest("GET", "/v1/session?bound=true", nil)
@@ -59,8 +62,8 @@ func TestAStreamBehindAProxyIsNotBound(t *testing.T) {
 	}
 }
 
-// TestAStreamIsNeverSilentForLong: proxies cut a connection that is silent for a minute.
-func TestAStreamIsNeverSilentForLong(t *testing.T) {
+// TestStreamIsNeverSilentForLong: proxies cut a connection that is silent for a minute.
+func TestStreamIsNeverSilentForLong(t *testing.T) {
 	served(t, Config{}, func(t *testing.T, _ *redlocktest.Servers, s *Server) {
 		c := open(t, s, `{"ttl_ms":3600000}`)
 		c.headers = map[string]string{"Accept": "text/event-stream"}
@@ -71,8 +74,8 @@ func TestAStreamIsNeverSilentForLong(t *testing.T) {
 	})
 }
 
-// TestAStreamKeepsASessionAlive, and one that broke for its TTL.
-func TestAStreamKeepsASessionAlive(t *testing.T) {
+// TestStreamKeepsASessionAlive: a broken stream keeps it alive for its TTL.
+func TestStreamKeepsASessionAlive(t *testing.T) {
 	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		c := open(t, s, "")
 		c.take(`{"name":"a"}`)
@@ -99,8 +102,9 @@ func TestAStreamKeepsASessionAlive(t *testing.T) {
 	})
 }
 
-// TestSeenWaitsForAWhile: a client that asks in a loop, and does not say for how long it waits, asks once a second.
-func TestSeenWaitsForAWhile(t *testing.T) {
+// TestPollsWithoutAWaitAreSlowed: a client that sends requests in a loop, without a wait time, sends one
+// request a second.
+func TestPollsWithoutAWaitAreSlowed(t *testing.T) {
 	served(t, Config{Office: "office"}, func(t *testing.T, _ *redlocktest.Servers, s *Server) {
 		c := open(t, s, `{"ttl_ms":600000}`)
 		time.Sleep(time.Second) // for the office

@@ -13,11 +13,12 @@ import (
 
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/sim"
-	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
+
+	"github.com/redquorum/redquorum/cmd/redlock/internal/serve/api"
 )
 
-// A marked is a node that calls a function when it is asked for a mark, and is slow to make it.
+// A marked is a node that calls a function on a request for a mark, and then marks slowly.
 type marked struct {
 	protocol.Node
 	asked func()
@@ -32,13 +33,13 @@ func (m marked) Submit(r *protocol.Request, slot int, to protocol.Receiver) erro
 	return m.Node.Submit(r, slot, to)
 }
 
-// TestAMarkedTickHasItsLease whatever comes between the mark and the lease: the end of the server, a restart, and
-// others that take the last room. A tick that is marked without a lease is run by nobody.
-func TestAMarkedTickHasItsLease(t *testing.T) {
+// TestMarkedTickHasItsLease: between mark and lease the server ends or restarts, or another client
+// requests the last free lease. The job of a marked tick without a lease would never run.
+func TestMarkedTickHasItsLease(t *testing.T) {
 	t.Parallel()
 	var left State
 	other := func(t *testing.T, c *client) {
-		assert.Equal(t, kindLimit, c.ask("POST", "/v1/locks", `{"name":"a"}`).problem.Kind, "the room is the tick's")
+		assert.Equal(t, api.KindLimit, c.ask("POST", "/v1/locks", `{"name":"a"}`).problem.Kind, "the room is the tick's")
 	}
 	for name, c := range map[string]struct {
 		limits  Limits
@@ -66,7 +67,7 @@ func TestAMarkedTickHasItsLease(t *testing.T) {
 					for i := range nodes {
 						nodes[i] = marked{nodes[i], asked}
 					}
-					locker, err := redlock.New(nodes, timetest.Clock(process.Clock()), redlock.MemoryGuard(false))
+					locker, err := redlock.New(nodes, sim.Clock(process.Clock()), redlock.MemoryGuard(false))
 					require.NoError(t, err)
 					t.Cleanup(func() { locker.Close() })
 					return New(locker, Config{TTL: 10 * time.Second, Limits: c.limits})

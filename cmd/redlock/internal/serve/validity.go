@@ -2,17 +2,18 @@ package serve
 
 import "time"
 
-// margin is taken off what a client is told, for its work to end: the same as "redlock hold" leaves.
+// margin is subtracted from a promise, so that the client can end its work. "redlock hold" uses the
+// same margin.
 func margin(ttl time.Duration) time.Duration { return max(ttl/10, 100*time.Millisecond) }
 
-// drift is by how much two clocks of machines may differ after a time: one part in a thousand, twice
-// what NTP may slew.
+// drift is the difference of two machines' clocks after a time: one part in a thousand, twice the
+// greatest slew of NTP.
 func drift(over time.Duration) time.Duration { return over / 1000 }
 
-// validFor returns for how long after it sent its request a client may work under a lease: until the
-// lock ends, or the session, which lasts for its TTL from now on at least, or until the server ends. The
-// request is from a client that waited for the answer since it sent it: since is for how long the server
-// has had it.
+// validFor returns the time for which a client may work under a lease, counted from the sending of
+// its request. The time ends with the lock, with the server, or with the session, which lasts for
+// at least its TTL from now on. since is the time since the request arrived. The client must have
+// waited for the answer during that time.
 func validFor(lease term, since time.Duration) time.Duration {
 	left := min(lease.left, lease.session) - margin(lease.ttl)
 	if left <= 0 {
@@ -21,16 +22,9 @@ func validFor(lease term, since time.Duration) time.Duration {
 	return since + left - drift(since)
 }
 
-// A term is what is known of a lease's end.
+// A term has the limits of a lease.
 type term struct {
-	left    time.Duration // of the lock's validity
-	ttl     time.Duration // of the lock
-	session time.Duration // its TTL, or until the server ends
-}
-
-// validFor returns for how long after it sent the request the client may work under a lease.
-func (r *request) validFor(l *lease) int64 {
-	since := time.Since(r.since) // first: this process may be stopped between the two
-	t := term{left: l.lock.Remaining(), ttl: millis(l.granted.TTL), session: l.session.table.left(l.session.ttl)}
-	return validFor(t, since).Milliseconds()
+	left    time.Duration // remaining validity of the lock
+	ttl     time.Duration // TTL of the lock
+	session time.Duration // TTL of the session, or time until the server ends
 }

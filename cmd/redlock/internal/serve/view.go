@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/cmd/redlock/internal/rights"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/serve/api"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/survey"
 )
 
 //go:embed ui
@@ -19,62 +21,39 @@ var files embed.FS
 // A view is the answer to GET /v1/survey.
 type view struct {
 	Version int64  `json:"version"`
-	Age     int64  `json:"age_ms"`  // of what the servers hold
-	Took    int64  `json:"took_ms"` // to ask them
+	Age     int64  `json:"age_ms"`  // age of the survey
+	Took    int64  `json:"took_ms"` // duration of the survey
 	Error   string `json:"error,omitempty"`
 
-	Total    int         `json:"total"`    // locks
-	Matching int         `json:"matching"` // of them
-	From     int         `json:"from"`     // of these, the first of Locks
-	Locks    []LockState `json:"locks"`
-	CutOff   bool        `json:"cut_off,omitempty"`
+	Total    int                `json:"total"`    // number of locks
+	Matching int                `json:"matching"` // number of matching locks
+	From     int                `json:"from"`     // index of the first of Locks among the matching ones
+	Locks    []survey.LockState `json:"locks"`
+	CutOff   bool               `json:"cut_off,omitempty"`
 
-	Servers  []ServerState `json:"servers"`
-	Sessions sessionsView  `json:"sessions"`
-	Events   []Event       `json:"events"` // the latest first
-	Lock     *lockView     `json:"lock,omitempty"`
+	Servers  []survey.ServerState `json:"servers"`
+	Sessions api.Sessions         `json:"sessions"`
+	Events   []survey.Event       `json:"events"` // the latest first
+	Lock     *lockView            `json:"lock,omitempty"`
 
-	matching []*LockState // of which Locks has a page
+	matching []*survey.LockState // all matching locks; Locks has one page of them
 }
 
-// A lockView is all about one lock.
+// A lockView is everything about one lock.
 type lockView struct {
-	Name   string      `json:"name"`
-	States []LockState `json:"states"` // of its permits, and groups
-	Events []Event     `json:"events"`
-}
-
-// A sessionsView is what clients have, without what would let another use it.
-type sessionsView struct {
-	Total int           `json:"total"`
-	First []sessionView `json:"first"`
-}
-
-type sessionView struct {
-	Owner    string      `json:"owner,omitempty"`
-	TTL      int64       `json:"ttl_ms"`
-	Requests int         `json:"requests"` // under way
-	Total    int         `json:"total"`    // leases
-	Leases   []leaseView `json:"leases"`   // the first
-	Waits    []string    `json:"waits"`    // for locks of these names, the first
-}
-
-type leaseView struct {
-	Names []string `json:"names"`
-	Kind  string   `json:"kind"`
-	Owner string   `json:"owner,omitempty"`
-	Fence int64    `json:"fence,omitempty"`
-	Lost  string   `json:"lost,omitempty"`
+	Name   string             `json:"name"`
+	States []survey.LockState `json:"states"` // one for each of its permits, and for each group
+	Events []survey.Event     `json:"events"`
 }
 
 const (
-	usualLocks   = 100 // in one answer
+	usualLocks   = 100 // limit for one answer
 	mostLocks    = 100_000
 	mostSessions = 100
 	mostLeases   = 20
 )
 
-// pageRoutes are those of the page, if there is one.
+// pageRoutes are the routes of the page.
 func (s *Server) pageRoutes() map[string]route {
 	return map[string]route{
 		"GET /ui/":       {answer: showFile, isOpen: true}, // a browser asks for it without a token
@@ -82,17 +61,18 @@ func (s *Server) pageRoutes() map[string]route {
 	}
 }
 
-// policy lets the page load nothing from elsewhere, run no script that stands in it, and be in no frame.
+// policy keeps the page from loading anything from elsewhere, from running inline scripts, and from
+// being in a frame.
 const policy = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// showFile answers with a file of the page, which holds no secret.
+// showFile answers with a file of the page. The files are not secret.
 func showFile(w http.ResponseWriter, r *request) error {
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cache-Control", "no-cache")
-	within(w, answerWithin)
+	api.ReadWithin(w, api.AnswerWithin)
 	http.FileServerFS(files).ServeHTTP(w, r.Request)
 	return nil
 }
@@ -105,24 +85,24 @@ func surveyed(r *request) (names []string, err error) {
 	return names, nil
 }
 
-// survey answers GET /v1/survey: with the last survey, or, as for a session, when there is another than
-// the one that the client has seen.
+// survey answers GET /v1/survey with the last survey. As for a session, the request can wait for a
+// survey that the client has not seen.
 func (s *Server) survey(w http.ResponseWriter, r *request) error {
-	seen, wait, err := longPoll(r)
+	seen, wait, err := api.LongPoll(r.Request)
 	if err != nil {
 		return err
 	}
 	var from, after int64
 	count := int64(usualLocks)
 	for field, into := range map[string]*int64{"from": &from, "count": &count, "events_after": &after} {
-		if *into, err = r.number(field, *into, "a whole number"); err != nil {
+		if *into, err = api.Number(r.Request, field, *into, "a whole number"); err != nil {
 			return err
 		} else if *into < 0 {
-			return bad("%s=%d: must not be negative", field, *into)
+			return api.Bad("%s=%d: must not be negative", field, *into)
 		}
 	}
 	if count > mostLocks {
-		return bad("count=%d must be at most %d", count, mostLocks)
+		return api.Bad("count=%d must be at most %d", count, mostLocks)
 	}
 	q := r.URL.Query()
 	ctx := r.Context()
@@ -139,23 +119,24 @@ func (s *Server) survey(w http.ResponseWriter, r *request) error {
 	}
 	a := s.view(found, r.client, strings.ToLower(q.Get("filter")))
 	a.page(int(min(from, mostLocks)), int(count))
-	a.Events = s.config.Page.events.since(after, func(e *Event) bool { return e.isFor(r.client) })
+	a.Events = s.config.Page.events.since(after, func(e *survey.Event) bool { return mayShow(e, r.client) })
 	if name := q.Get("name"); name != "" {
 		a.Lock = s.lockView(found, r.client, name)
 	}
-	return write(w, http.StatusOK, a)
+	return api.Write(w, http.StatusOK, a)
 }
 
-// view returns what a client may look at, with all locks that match.
+// view returns the part of a snapshot that a client may see, with all matching locks.
 func (s *Server) view(of *snapshot, c *rights.Client, filter string) *view {
 	a := &view{
 		Version: of.version, Age: time.Since(of.at).Milliseconds(), Took: of.took.Milliseconds(), Error: of.failed,
-		CutOff: of.CutOff, Servers: of.Servers, Sessions: s.table.view(of.at, c),
+		CutOff: of.CutOff, Servers: of.Servers,
+		Sessions: s.table.list(listing{since: of.at, leases: mostLeases, mayShow: func(s *session) bool { return s.client == c.Label || c.MayAll(rights.Look) }}),
 	}
 	for i := range of.Locks {
 		if l := &of.Locks[i]; c.May(rights.Look, l.Name) {
 			a.Total++
-			if l.matches(filter) {
+			if l.Matches(filter) {
 				a.matching = append(a.matching, l)
 			}
 		}
@@ -164,13 +145,13 @@ func (s *Server) view(of *snapshot, c *rights.Client, filter string) *view {
 	return a
 }
 
-// page takes those of the locks that are wanted: the last ones where there are not so many.
+// page selects count locks, starting at from, or the last page if there are fewer.
 func (a *view) page(from, count int) {
 	if from >= a.Matching {
 		from = max(0, a.Matching-1)
 		from -= from % max(1, count)
 	}
-	a.From, a.Locks = from, []LockState{}
+	a.From, a.Locks = from, []survey.LockState{}
 	for _, l := range a.matching[from:min(from+count, a.Matching)] {
 		shown := *l
 		shown.Keys = nil
@@ -178,43 +159,56 @@ func (a *view) page(from, count int) {
 	}
 }
 
-// lockView returns all about one lock.
+// lockView returns everything about one lock.
 func (s *Server) lockView(of *snapshot, c *rights.Client, name string) *lockView {
-	a := &lockView{Name: name, States: []LockState{}}
+	a := &lockView{Name: name, States: []survey.LockState{}}
 	for _, l := range of.Locks {
 		if l.Name == name {
 			a.States = append(a.States, l)
 		}
 	}
-	a.Events = s.config.Page.events.since(0, func(e *Event) bool { return e.Lock == name && e.isFor(c) })
+	a.Events = s.config.Page.events.since(0, func(e *survey.Event) bool { return e.Lock == name && mayShow(e, c) })
 	return a
 }
 
-// view returns what a client has, or what all have for one that may look at all, and for what they have waited
-// since a moment.
-func (t *table) view(since time.Time, c *rights.Client) sessionsView {
-	all := slices.DeleteFunc(t.all(), func(s *session) bool { return s.client != c.Label && !c.MayAll(rights.Look) })
-	slices.SortFunc(all, func(a, b *session) int { return cmp.Or(strings.Compare(a.owner, b.owner), strings.Compare(a.id, b.id)) })
-	a := sessionsView{Total: len(all), First: []sessionView{}}
-	for _, s := range all[:min(len(all), mostSessions)] {
-		a.First = append(a.First, s.view(since))
+// A listing selects sessions.
+type listing struct {
+	mayShow func(*session) bool
+	from    int       // index of the first session
+	leases  int       // limit for the leases of a session
+	since   time.Time // a wait that began later is not shown
+}
+
+// list returns sessions in the order of their clients and owners.
+func (t *table) list(of listing) api.Sessions {
+	all := slices.DeleteFunc(t.all(), func(s *session) bool { return !of.mayShow(s) })
+	slices.SortFunc(all, func(a, b *session) int {
+		return cmp.Or(strings.Compare(a.client, b.client), strings.Compare(a.owner, b.owner), strings.Compare(a.id, b.id))
+	})
+	a := api.Sessions{Total: len(all), Sessions: []api.ListedSession{}}
+	from := min(of.from, len(all))
+	for _, s := range all[from:min(from+mostSessions, len(all))] {
+		a.Sessions = append(a.Sessions, s.listed(of))
 	}
 	return a
 }
 
-func (s *session) view(since time.Time) sessionView {
+func (s *session) listed(of listing) api.ListedSession {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a := sessionView{Owner: s.owner, TTL: s.ttl.Milliseconds(), Requests: s.requests, Total: len(s.leases), Leases: []leaseView{}, Waits: []string{}}
+	a := api.ListedSession{
+		ID: api.PublicID(s.id), Client: s.client, Owner: s.owner, TTL: s.ttl.Milliseconds(), Ended: s.ended, Requests: s.requests,
+		Total: len(s.leases), Leases: []api.ListedLease{}, Waits: []string{},
+	}
 	for _, l := range s.leases {
 		g := &l.granted
-		a.Leases = append(a.Leases, leaseView{Names: g.Names, Kind: g.Kind, Owner: g.Owner, Fence: g.Fence, Lost: l.lost})
+		a.Leases = append(a.Leases, api.ListedLease{ID: api.PublicID(l.id), Names: g.Names, Kind: g.Kind, Owner: g.Owner, Fence: g.Fence, Fences: g.Fences, Lost: l.lost})
 	}
-	slices.SortFunc(a.Leases, func(a, b leaseView) int { return slices.Compare(a.Names, b.Names) })
-	a.Leases = a.Leases[:min(len(a.Leases), mostLeases)]
+	slices.SortFunc(a.Leases, func(a, b api.ListedLease) int { return slices.Compare(a.Names, b.Names) })
+	a.Leases = a.Leases[:min(len(a.Leases), of.leases)]
 	for w, began := range s.waits {
-		if began.Before(since) {
-			a.Waits = append(a.Waits, w.names()...)
+		if began.Before(of.since) {
+			a.Waits = append(a.Waits, w.AllNames()...)
 		}
 	}
 	slices.Sort(a.Waits)

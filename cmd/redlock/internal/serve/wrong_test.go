@@ -18,12 +18,14 @@ import (
 
 	"github.com/redquorum/redquorum/redlock"
 	"github.com/redquorum/redquorum/redlocktest"
+
+	"github.com/redquorum/redquorum/cmd/redlock/internal/serve/api"
 )
 
-// ofPrograms is what only a programmer in Go knows.
+// ofPrograms matches terms that only Go programmers know.
 var ofPrograms = regexp.MustCompile(`\b[A-Z]\w*\(|\b(MaxHold|MaxTTL|NodeTimeout|Locker|Context|redlocktest)\b|option |redlock: |json: `)
 
-// TestOtherMethods says which a path has.
+// TestOtherMethods: the answer lists the methods of the path.
 func TestOtherMethods(t *testing.T) {
 	t.Parallel()
 	_, s := start(t, Config{Page: &Page{}})
@@ -52,8 +54,8 @@ func TestOtherMethods(t *testing.T) {
 	assert.Equal(t, http.StatusNotFound, (&client{t: t, server: s}).ask("PATCH", "/v1/lock", "").status)
 }
 
-// TestErrorsAreInTheWordsOfHTTP: what the library says to programs in Go is said otherwise.
-func TestErrorsAreInTheWordsOfHTTP(t *testing.T) {
+// TestErrorsUseTheTermsOfHTTP: the terms of the library for Go programs are replaced.
+func TestErrorsUseTheTermsOfHTTP(t *testing.T) {
 	served(t, Config{}, func(t *testing.T, _ *redlocktest.Servers, s *Server) {
 		c := open(t, s, "")
 		c.take(`{"name":"a","max_hold_ms":2000}`)
@@ -64,15 +66,15 @@ func TestErrorsAreInTheWordsOfHTTP(t *testing.T) {
 		assert.NotRegexp(t, ofPrograms, lost)
 	})
 	for _, err := range []error{
-		errors.New("redlock: option TTL(1h): is above the MaxTTL, 1m0s"),
-		errors.New("redlock: option TTL(2h): is above an hour; if that is acceptable, set MaxTTL for all clients"),
+		&redlock.OptionError{Option: "TTL", Value: "1h", Reason: "is above the MaxTTL, 1m0s"},
+		&redlock.OptionError{Option: "TTL", Value: "2h", Reason: "is above an hour: if that is acceptable, set MaxTTL for all clients"},
 		errors.New("no quorum yet: servers have no vote (redlock reset gives it; tests use package redlocktest)"),
 	} {
-		assert.NotRegexp(t, ofPrograms, problemOf(err).Detail)
+		assert.NotRegexp(t, ofPrograms, api.ProblemOf(err).Detail)
 	}
 }
 
-// TestBrokenBodyIsTheFaultOfItsRequest: an answer of "permanent" would have clients call an operator.
+// TestBrokenBodyIsTheFaultOfItsRequest: the answer "permanent" would make clients call an operator.
 func TestBrokenBodyIsTheFaultOfItsRequest(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{
@@ -94,8 +96,8 @@ func TestBrokenBodyIsTheFaultOfItsRequest(t *testing.T) {
 	}
 }
 
-// TestWrongInput has what clients send that is wrong, and words of the answer.
-func TestWrongInput(t *testing.T) {
+// TestInvalidInputIsRefused: each row has an invalid request, and words of its answer.
+func TestInvalidInputIsRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := New(redlocktest.Start(t).Locker(redlock.TTL(10*time.Second), redlock.NodeTimeout(500*time.Millisecond), redlock.MaxTTL(5*time.Minute)),
@@ -166,7 +168,7 @@ func TestWrongInput(t *testing.T) {
 			{locks, `{"names":["c","d"],"permits":3}`, bad, `"names" and "kind"`},
 			{locks, `{"name":"c","owner":"` + strings.Repeat("x", 129) + `"}`, bad, `"owner": the label has 129 bytes`},
 			{locks, `{"name":"` + strings.Repeat("x", 2000) + `"}`, bad, `name`},
-			{locks, `{"name":"` + strings.Repeat("x", maxBody) + `"}`, http.StatusRequestEntityTooLarge, `too large`},
+			{locks, `{"name":"` + strings.Repeat("x", api.MaxBody) + `"}`, http.StatusRequestEntityTooLarge, `too large`},
 			{locks, `{"name":"c"}`, http.StatusTooManyRequests, `too many leases in this session`},
 			{"POST /v1/sessions", `{"ttl_ms":1}`, bad, `"ttl_ms": 1 must be between 1000 and 3600000`},
 			{"POST /v1/sessions", `{"owner":"\u0000"}`, bad, `"owner": `},
@@ -191,10 +193,10 @@ func TestWrongInput(t *testing.T) {
 		}
 		other := open(t, s, "")
 		other.session = "nope"
-		assert.Equal(t, kindSession, other.ask("GET", "/v1/session", "").problem.Kind)
-		assert.Equal(t, kindSession, other.ask("POST", "/v1/locks", `{"name":"c"}`).problem.Kind)
+		assert.Equal(t, api.KindSession, other.ask("GET", "/v1/session", "").problem.Kind)
+		assert.Equal(t, api.KindSession, other.ask("POST", "/v1/locks", `{"name":"c"}`).problem.Kind)
 		other.session = ""
-		assert.Equal(t, kindBad, other.ask("GET", "/v1/session", "").problem.Kind)
+		assert.Equal(t, api.KindBad, other.ask("GET", "/v1/session", "").problem.Kind)
 		other.headers = map[string]string{"Content-Type": "text/plain"}
 		assert.Contains(t, other.ask("POST", "/v1/locks", `{"name":"c"}`).body, "Content-Type")
 		for kind, status := range map[string]int{"Application/JSON; Charset=UTF-8": http.StatusCreated, "application/jsonx": http.StatusBadRequest} {
@@ -203,7 +205,7 @@ func TestWrongInput(t *testing.T) {
 		}
 		c.headers = map[string]string{"Accept": "text/event-stream"}
 		assert.Contains(t, c.ask("GET", "/v1/session?bound=yes", "").problem.Detail, "bound=yes: must be true or false")
-		c.headers = map[string]string{"Idempotency-Key": strings.Repeat("x", maxKey+1)}
+		c.headers = map[string]string{"Idempotency-Key": strings.Repeat("x", api.MaxKey+1)}
 		assert.Contains(t, c.ask("POST", "/v1/locks", `{"name":"a"}`).problem.Detail, "Idempotency-Key has 256 bytes")
 	})
 }
@@ -211,10 +213,10 @@ func TestWrongInput(t *testing.T) {
 func TestLimits(t *testing.T) {
 	served(t, Config{Limits: Limits{Sessions: 2, Total: 2}}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		c, other := open(t, s, ""), open(t, s, "")
-		assert.Equal(t, kindLimit, c.ask("POST", "/v1/sessions", "").problem.Kind)
+		assert.Equal(t, api.KindLimit, c.ask("POST", "/v1/sessions", "").problem.Kind)
 		c.take(`{"name":"a"}`)
 		a := other.take(`{"name":"b"}`)
-		assert.Equal(t, kindLimit, c.ask("POST", "/v1/locks", `{"name":"c"}`).problem.Kind)
+		assert.Equal(t, api.KindLimit, c.ask("POST", "/v1/locks", `{"name":"c"}`).problem.Kind)
 		assert.True(t, free(t, servers, "c"))
 		other.release(a.lease.Lease)
 		c.take(`{"name":"c"}`)

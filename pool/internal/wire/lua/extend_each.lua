@@ -1,8 +1,8 @@
--- Extends keys that have nothing to do with each other, as the script for one key does.
+-- Extends independent keys, like the script for one key.
 --
--- Calls are what a script costs, so the values are read by one. GT, since Redis 7.0, changes a TTL only
--- for a longer one, which a renewal's nearly always is. Where it does not, or is not known, the TTL
--- that is there is asked for.
+-- Calls are the main cost of a script, so one call reads all values. GT, since Redis 7.0, changes a
+-- TTL only to a longer one, and a renewal's TTL nearly always is longer. If GT changes nothing, or
+-- the server does not know it, the script reads the present TTL.
 local call, ttl, gt = redis.call, ARGV[1], true
 local values, answers, all = call('MGET', unpack(KEYS)), {}, true
 for i, key in ipairs(KEYS) do

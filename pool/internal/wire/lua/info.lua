@@ -1,5 +1,5 @@
--- What INFO tells, and who the server is: its process and its data set. Where it has no run_id, as with
--- MemoryDB, its master_replid stands in for it: a process draws one when it begins.
+-- Values of INFO, and the identity of the server: its process and its data set. If the server has
+-- no run_id, like MemoryDB, its master_replid replaces it: a process draws one when it starts.
 local function info(section, field)
 	local text = redis.pcall('INFO', section)
 	local value = type(text) == 'string' and string.match('\n' .. text, '\n' .. field .. ':([^\r\n]+)')

@@ -1,6 +1,6 @@
--- KEYS are the lock and the intent; ARGV are the writer that waits, for how long new readers make
--- way for it, in milliseconds, and 1 if they do so also where the key has no readers. The
--- answer is 1 if they do.
+-- KEYS are the lock and the intent; ARGV are the waiting writer, the time in milliseconds during
+-- which new readers make way for it, and 1 if they also do so while the key has no readers. The
+-- answer is 1 if they make way.
 local call = redis.call
 local waiting = call('GET', KEYS[2])
 if ARGV[2] == '0' then

@@ -1,8 +1,9 @@
--- Looks for locks of another kind than permits of ARGV[3]: readers, holders without permits, and permits of another
--- number. KEYS are slot 0, which is the key of the lock itself, and the key that has the number of the last that found
--- no other. ARGV are what comes before and behind the number of a slot in its key, how many slots there are, and how
--- long that is kept, in milliseconds. The value of a permit tells its number behind 40 digits (package protocol). The
--- answer is 1, or a refusal as that of a release.
+-- Looks for locks of a kind other than permits of ARGV[3]: readers, holders without permits, and
+-- permits of another number. KEYS are slot 0, which is the key of the lock itself, and the key with
+-- the number of the last caller that found no other kind. ARGV are the text before and after the
+-- number of a slot in its key, the number of slots, and the TTL of the second key in milliseconds.
+-- The value of a permit contains its number after 40 digits (package protocol). The answer is 1, or
+-- a refusal like a release's.
 local function kind(value)
 	if #value >= 256 or string.match(value, '^[0-9a-f]+ ()') ~= 42 then return false end
 	return string.match(value .. ' ', '^(permits=[1-9]%d*) ', 42)

@@ -1,10 +1,10 @@
--- Looks at locks that are held (OpLook). A client that holds many locks looks at each once, to have
--- the server hint at its next change, and at all when the server may have forgotten them.
+-- Looks at held locks (OpLook). A client that holds many locks looks at each once, so that the
+-- server sends a hint at its next change, and at all locks when the server may have forgotten them.
 --
--- The answer does not have the values, as that of MGET would: whoever may write to the keys could make
--- it as long as they like, and an answer beyond the bounds costs the connection (see replies.go). All
--- keys are read by one command, because up to Redis 7.0 each reading has the server remember all of a
--- script's keys.
+-- The answer omits the values, unlike MGET: any client that may write to the keys could make it as
+-- long as it likes, and an answer beyond the limits costs the connection (see replies.go). One
+-- command reads all keys, because up to Redis 7.0 each read makes the server track all keys of the
+-- script.
 local values, answers, all = redis.call('MGET', unpack(KEYS)), {}, true
 for i, key in ipairs(KEYS) do
 	if values[i] == ARGV[i + 1] then

@@ -1,3 +1,3 @@
--- Answers who the server's process is, as the record has it; nothing if it does not tell.
+-- Answers the identity of the server's process, like the record; empty if the server hides it.
 -- include info
 return run or ''

@@ -1,21 +1,24 @@
--- Takes, keeps or gives back a place in a queue. KEYS are the queue, a sorted set of
--- tickets by their arrival, and a hash with the time until which each ticket counts. ARGV are the
--- ticket, how long its owner has waited, its life, 1 if the place is given back, or 2 if the first is
--- to lose its own as well, and another ticket of the owner, which this one replaces. It answers the
--- number of other tickets if the ticket is alone or is gone; if it is the first, a list with that
--- number and how many microseconds the next has waited; and otherwise one with the number of tickets
--- before it. All times are milliseconds by the server's clock, and not whole ones: within one several
--- may come, of which the last must not get before those who have waited.
+-- Adds, renews or removes a ticket in a queue. KEYS are the queue, a sorted set of tickets by
+-- arrival, and a hash with the time until which each ticket is valid. ARGV are the ticket; the time
+-- that its owner has waited; its TTL; 1 to remove the ticket, or 2 to also remove the first ticket;
+-- and another ticket of the owner, which this one replaces.
 --
--- Arrival is computed once, when the ticket is first seen. Computed each time, it would follow the
--- clocks' rates and the delays of messages, and neighbours would change places. Only tickets at
--- the head are checked for their life, because no other ticket delays anyone.
+-- The answer is the number of other tickets if the ticket is alone or was removed. If the ticket is
+-- the first, the answer is a list with that number, and with the microseconds that the next owner
+-- has waited. Otherwise it is a list with the number of tickets ahead. All times are milliseconds
+-- by the server's clock, with fractions: several tickets may arrive within one millisecond, and the
+-- last one must not overtake owners who have waited.
 --
--- A ticket that becomes the first because others are gone has a key of its own touched, which its
--- owner may watch. So has the first when an older ticket comes back before it.
+-- The arrival is computed once, when the ticket is first seen. If it were computed each time, it
+-- would vary with the clocks' rates and the delays of messages, and neighbors would change places.
+-- The script checks only the TTL of tickets at the head, because no other ticket delays a client.
 --
--- Both keys expire when nothing has been asked for a few lives. Each gets its TTL as soon as it is
--- made, because a script that fails half-way must leave nothing that stays.
+-- When a ticket becomes the first because others are gone, the script touches a key for it, which
+-- its owner may watch. It does the same for the first ticket when an older ticket returns ahead of
+-- it.
+--
+-- Both keys expire after a few TTLs without a request. Each gets its TTL as soon as it is made,
+-- because a script that fails half-way must leave nothing permanent.
 local call = redis.call
 local queue, seen, id, life = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[3])
 if ARGV[4] ~= '0' and call('ZCARD', queue) == 0 then return 0 end

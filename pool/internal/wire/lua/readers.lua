@@ -1,15 +1,14 @@
 -- The scripts of readers and writers. KEYS are the lock, and the set of its readers: their values,
--- each with the time by the server's clock, in milliseconds, at which its claim ends. While there
--- are readers the lock holds a marker, by which SET NX of any client is refused. ARGV are a
--- reader's value and its TTL in milliseconds.
+-- each with the end of its claim in milliseconds by the server's clock. While there are readers,
+-- the lock holds a marker, which makes SET NX of any client fail. ARGV are a reader's value and its
+-- TTL in milliseconds.
 --
--- Each reader has its own time. The marker and the set live as long as the last of them, so a
--- reader that has gone without a word holds up writers for no longer than its own TTL.
+-- Each reader has its own deadline. The marker and the set live as long as the last reader, so a
+-- reader that died delays writers for no longer than its own TTL.
 --
--- Where the marker is missing, the set is void: a writer may have been there since.
+-- If the marker is missing, the set is void, because a writer may have held the lock since then.
 --
--- Nothing but a release shortens a claim: neither an extension nor a downgrade takes away what the
--- key has left by its value.
+-- Only a release shortens a claim: an extension or a downgrade keeps the remaining TTL of the key.
 local call = redis.call
 local marker = 'redlock:shared'
 local time = call('TIME')

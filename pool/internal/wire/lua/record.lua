@@ -1,10 +1,10 @@
--- Reads the epoch record and changes it (package internal/record). KEYS is the
--- record. ARGV are the new text, or nothing; the text that must be there; the server that it must
--- be; and the life of the record in milliseconds, or 0 to leave it. The answer is the text, the
--- server, what is left of the record, and the time. A long text is none of this library's: see
--- inspectScript.
+-- Reads the epoch record and changes it (package internal/record). KEYS is the record. ARGV are the
+-- new text, or an empty string; the required present text; the required server; and the TTL of the
+-- record in milliseconds, or 0 to keep it. The answer is the text, the server, the remaining TTL of
+-- the record, and the time. This library never writes a long text: see inspectScript.
 --
--- The server is named by its process and its data set, as package record names it (DataSet, InCluster).
+-- The name of the server is its process and its data set, as in package record (DataSet,
+-- InCluster).
 -- include info
 if info('replication', 'second_repl_offset') == '-1' and info('stats', 'total_net_repl_input_bytes') == '0' then
 	local primary = redis.pcall('GET', 'redlock:primary')

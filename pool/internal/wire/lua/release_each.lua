@@ -1,5 +1,5 @@
--- Deletes keys that have nothing to do with each other. What is not there with its value is to be
--- released alone: the script for one key tells whose it is, and for how long.
+-- Deletes independent keys. A key without its value must be released alone: the script for one key
+-- returns the holder and the remaining TTL.
 local values, mine, answers = redis.call('MGET', unpack(KEYS)), {}, {}
 for i, key in ipairs(KEYS) do
 	answers[i] = -4

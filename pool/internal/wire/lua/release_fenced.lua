@@ -1,5 +1,5 @@
--- If the lock is not there, its acquisition may still come. The last of its block must then be the
--- counter, by which the acquisition is refused.
+-- If the lock does not exist, its acquisition may still arrive. The counter must then be the last
+-- number of its block, so that the acquisition is refused.
 local held = redis.call('GET', KEYS[1])
 if held == ARGV[1] then
 	redis.call('DEL', KEYS[1])

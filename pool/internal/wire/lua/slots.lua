@@ -1,11 +1,11 @@
--- Looks for free slots of a lock with several permits. KEYS is slot 0, or all slots.
--- ARGV are what comes before and behind the number of a slot in its key, how many slots there are,
--- the one to begin with, and how many free ones are enough. The answer is a list of free slots or,
--- if there is none, the shortest remaining TTL of all in the terms of PTTL.
+-- Looks for free slots of a lock with several permits. KEYS is slot 0, or all slots. ARGV are the
+-- text before and after the number of a slot in its key, the number of slots, the first slot to
+-- try, and the number of free slots that is enough. The answer is a list of free slots or, without
+-- any, the shortest remaining TTL of all slots in the format of PTTL.
 --
--- Servers up to Redis 7.0 remember for hints what the caller of a script names as its keys, later
--- ones what the script reads. So all slots are named where hints are wanted. That costs some 40
--- bytes for each, which other requests need not carry.
+-- Servers up to Redis 7.0 track the keys that the caller of a script names; later ones track the
+-- keys that the script reads. So a caller that needs hints names all slots. That costs about 40
+-- bytes per slot, which other requests save.
 local n, from, enough = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local free, left = {}, -1
 for i = from, from + n - 1 do

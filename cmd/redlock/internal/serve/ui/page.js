@@ -270,7 +270,7 @@ function show(answer) {
 
   showServers(keyed(answer.servers, server));
   showFindings(answer.servers);
-  showSessions(keyed(answer.sessions.first, (s, i) => s.owner + '\0' + i));
+  showSessions(keyed(answer.sessions.sessions, (s, i) => s.owner + '\0' + i));
   $('no-sessions').hidden = answer.sessions.total > 0;
   showEvents(byNumber(answer.events.slice(0, 50)));
   $('no-events').hidden = answer.events.length > 0;

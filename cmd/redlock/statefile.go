@@ -1,0 +1,103 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/redquorum/redquorum/cmd/redlock/internal/reread"
+	"github.com/redquorum/redquorum/cmd/redlock/internal/serve"
+)
+
+// A stateFile is the path of --state. Its file keeps sessions and locks across a restart. Empty:
+// none.
+type stateFile string
+
+// take returns the state of the last redlock serve, which may be empty. A file that cannot be read
+// stays in place.
+func (p stateFile) take() (left serve.State, err error) {
+	if _, err = reread.First(p.read); err == nil {
+		left, err = p.claim()
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return left, fmt.Errorf("%w: remove the file, unless an older redlock serve wrote it", err)
+	}
+	if err := p.try(); err != nil {
+		return left, fmt.Errorf("cannot be written, so no lock would outlive a restart: %w", err)
+	}
+	return left, nil
+}
+
+// claim renames the file before it reads the file. So only one of several processes that have found
+// the file continues with it, and with its latest content.
+func (p stateFile) claim() (left serve.State, err error) {
+	f, err := p.sibling()
+	if err != nil {
+		return left, err
+	}
+	f.Close()
+	if err := os.Rename(string(p), f.Name()); err != nil {
+		os.Remove(f.Name())
+		return left, err
+	}
+	if left, err = stateFile(f.Name()).read(); err != nil {
+		return left, cmp.Or(os.Rename(f.Name(), string(p)), err)
+	}
+	return left, os.Remove(f.Name())
+}
+
+// read reads the file. An empty one has no sessions.
+func (p stateFile) read() (left serve.State, err error) {
+	text, err := os.ReadFile(string(p))
+	if err != nil || len(text) == 0 {
+		return left, err
+	}
+	if err = json.Unmarshal(text, &left); err == nil {
+		err = left.Check()
+	}
+	if err != nil {
+		err = fmt.Errorf("%s is not a state that this redlock serve can read: %w", p, err)
+	}
+	return left, err
+}
+
+// try returns the reason write could not write the file, or nil. It leaves the path itself alone,
+// where another redlock serve may be writing its state.
+func (p stateFile) try() error {
+	f, err := p.sibling()
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// write writes the file atomically. It calls before when the file is complete but does not have its
+// final name yet.
+func (p stateFile) write(state serve.State, before func()) error {
+	text, err := json.Marshal(state)
+	if err != nil {
+		return err
+	}
+	f, err := p.sibling()
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		before()
+		err = os.Rename(f.Name(), string(p))
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
+}
+
+// sibling creates a file in the same folder, readable only for this user.
+func (p stateFile) sibling() (*os.File, error) {
+	return os.CreateTemp(filepath.Dir(string(p)), filepath.Base(string(p))+".*")
+}
