@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Builds redlock from the version of this action, and runs $LOCK_RUN under the lock $LOCK_NAME.
 set -euo pipefail
+# bash ignores the SIGINT of a cancelled job if the build then succeeds, and would start the command.
+trap 'exit 130' INT
 
 : "${LOCK_NAME:?the input name is empty: it names the lock}"
 : "${LOCK_RUN:?the input run is empty: it is the command}"
