@@ -3,6 +3,7 @@ package pool
 import (
 	"fmt"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -157,6 +158,12 @@ func TestReturnedSlotInvalidatesTheVote(t *testing.T) {
 		return strings.Contains(cluster(0, "NODES"), ids[1]) && strings.Contains(cluster(1, "NODES"), ids[0]) &&
 			strings.Contains(cluster(0, "INFO"), "cluster_state:ok") && strings.Contains(cluster(1, "INFO"), "cluster_slots_assigned:16384")
 	}, "two servers that know each other")
+	// Of two claims to a slot, that of the higher epoch wins, so each claim needs an epoch that both know.
+	epoch := regexp.MustCompile(`cluster_current_epoch:(\d+)`)
+	agreed := func() bool {
+		a, b := epoch.FindString(cluster(0, "INFO")), epoch.FindString(cluster(1, "INFO"))
+		return a == b
+	}
 
 	n := openNode(t, f.URLs()[0])
 	before := do(t, n, protocol.Request{Op: protocol.OpAdmit, Key: "redlock:epoch", Admit: &protocol.Admission{}})
@@ -172,6 +179,7 @@ func TestReturnedSlotInvalidatesTheVote(t *testing.T) {
 		cluster(from, "SETSLOT", slot, "MIGRATING", ids[to])
 		cluster(to, "SETSLOT", slot, "NODE", ids[to])
 		cluster(from, "SETSLOT", slot, "NODE", ids[to])
+		eventually(t, agreed, "both servers know the claim")
 	}
 	eventually(t, func() bool {
 		return strings.Contains(cluster(0, "INFO"), "cluster_size:1") && strings.Contains(cluster(0, "INFO"), "cluster_state:ok")
