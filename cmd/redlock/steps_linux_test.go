@@ -51,7 +51,8 @@ func TestCommandNeverOutlivesItsLockWhereverRedlockIsStopped(t *testing.T) {
 				running <- true
 				all.Go(func() {
 					defer func() { <-running }()
-					interrupt(t, f, next, interruption{target, fault, step})
+					for !interrupt(t, f, next, interruption{target, fault, step}) {
+					}
 				})
 			}
 		}
@@ -69,8 +70,9 @@ type interruption struct {
 func (i interruption) String() string { return fmt.Sprintf("%s-%s-%d", i.target, i.fault, i.step) }
 
 // interrupt runs a command under a lock, interrupts the run, and fails if the command has done anything
-// after the next client got the lock.
-func interrupt(t *testing.T, f fleet.Fleet, next *redlock.Locker, i interruption) {
+// after the next client got the lock. It returns false if a busy machine took the lock before the
+// step.
+func interrupt(t *testing.T, f fleet.Fleet, next *redlock.Locker, i interruption) bool {
 	h := &holder{n: i.step, name: i.String(), file: filepath.Join(t.TempDir(), "oracle")}
 	var urls []string
 	for _, url := range f.URLs() {
@@ -88,8 +90,11 @@ func interrupt(t *testing.T, f fleet.Fleet, next *redlock.Locker, i interruption
 	p.begin(t)
 	for {
 		line, err := p.lines.ReadString('\n')
+		if err == io.EOF && p.code(t) == 0 && strings.Contains(p.stderr.String(), "lock lost") {
+			return false
+		}
 		if !assert.NoError(t, err, "%s: %s", i, p.stderr.String()) {
-			return
+			return true
 		}
 		if strings.HasPrefix(line, "over") { // the process had fewer steps
 			break
@@ -100,7 +105,7 @@ func interrupt(t *testing.T, f fleet.Fleet, next *redlock.Locker, i interruption
 			}
 			lock, err := next.Acquire(context.WithoutCancel(t.Context()), i.String())
 			if !assert.NoError(t, err, "%s", i) {
-				return
+				return true
 			}
 			granted := grantedAt(t, f, lock)
 			in.Close()                   // the stopped process continues
@@ -117,6 +122,7 @@ func interrupt(t *testing.T, f fleet.Fleet, next *redlock.Locker, i interruption
 	}
 	in.Close()
 	io.Copy(io.Discard, p.lines)
+	return true
 }
 
 // A tracer interrupts one process of a run.
