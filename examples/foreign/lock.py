@@ -4,7 +4,7 @@ milliseconds and the servers in $REDLOCK_NODES. It exits with 75 if the lock is 
 64 if the URLs have more than it knows of."""
 import os, socket, sys, time, urllib.parse
 
-TIMEOUT = 0.5  # seconds, for each server
+TIMEOUT = float(os.environ.get("LOCK_TIMEOUT", 0.5))  # seconds, for each server
 ON_MATCH = b'if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call'
 EXTEND = ON_MATCH + b'("pexpire", KEYS[1], ARGV[2]) else return 0 end'
 RELEASE = ON_MATCH + b'("del", KEYS[1]) else return 0 end'

@@ -12,9 +12,9 @@ release='if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", 
 
 now() { cut -d ' ' -f 1 /proc/uptime | tr -d . | sed 's/$/0/'; } # ms; goes on while the machine sleeps
 
-ask() { # COMMAND...: an answer from each server, which it has a second for
+ask() { # COMMAND...: an answer from each server, which it has a second for, or $LOCK_TIMEOUT
     for url in $servers; do
-        timeout --foreground 1 redis-cli -u "$url" "$@" 2>&1 || echo failed
+        timeout --foreground "${LOCK_TIMEOUT:-1}" redis-cli -u "$url" "$@" 2>&1 || echo failed
     done
 }
 
