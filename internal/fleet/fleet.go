@@ -146,8 +146,8 @@ func unknownKind(kind Kind) error {
 }
 
 // addrsTimeout limits the first PING of given servers. They should be running already, so only the
-// network and a loading server need time.
-const addrsTimeout = 3 * time.Second
+// network, a loading server and a busy machine need time.
+const addrsTimeout = 2 * tryTimeout
 
 // addrs drives running servers that other programs may need. It waits for the first PONG of each
 // server, and sends nothing else.

@@ -83,13 +83,19 @@ func TestServersListenOnFixedPorts(t *testing.T) {
 	}
 }
 
+// freePorts returns ports that no outgoing connection gets, and no other fleet of this process.
 func freePorts(t *testing.T, n int) (ports []int) {
 	t.Helper()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	for i := range n {
+		require.NoError(t, fleet.Options{}.OnPort(i, func(port int) error {
+			l, err := net.Listen("tcp", fleet.Loopback(port))
+			if err != nil {
+				return fleet.ErrPortTaken
+			}
+			ports = append(ports, port)
+			return l.Close()
+		}))
+		t.Cleanup(func() { fleet.ReleasePort(ports[i]) })
 	}
 	return ports
 }

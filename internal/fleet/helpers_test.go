@@ -20,7 +20,7 @@ const (
 	// silence is the time after which a silent node counts as hanging.
 	silence = 150 * time.Millisecond
 	// longEnough limits the waits for events; only failing tests use all of it.
-	longEnough = 10 * time.Second
+	longEnough = 30 * time.Second
 	tick       = 10 * time.Millisecond
 )
 

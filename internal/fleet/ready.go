@@ -17,8 +17,9 @@ const (
 	// readyTick is short compared with a server's start (20 to 100 ms), so that waiting adds little
 	// to it.
 	readyTick = 10 * time.Millisecond
-	// tryTimeout limits one PING, so that one hanging try does not use all the time.
-	tryTimeout = time.Second
+	// tryTimeout limits one PING, so that one hanging try does not use all the time. On a busy
+	// machine a server may stand still for seconds.
+	tryTimeout = 5 * time.Second
 )
 
 // AwaitReady sends PINGs to the server at rawURL until the server answers, ctx ends, or dead

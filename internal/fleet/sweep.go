@@ -86,7 +86,7 @@ func sweepServer(dir string) {
 	if err != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), tryTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), addrsTimeout)
 	defer cancel()
 	c, err := dial(ctx, "redis://"+Loopback(port))
 	if err != nil {

@@ -90,7 +90,7 @@ func (r *Relay) Heal() {
 	r.set(Requests, Fault{})
 	r.set(Replies, Fault{})
 	for l := range r.links {
-		if l.lossy.Load() {
+		if l.lossy {
 			l.reset()
 		}
 	}
@@ -152,10 +152,14 @@ func (r *Relay) accept() {
 	}
 }
 
-func (r *Relay) way(d Direction) way {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.ways[d]
+// way returns the state of a direction for bytes that were read. Heal therefore resets every
+// connection that loses bytes.
+func (l *link) way(d Direction) way {
+	l.relay.mu.Lock()
+	defer l.relay.mu.Unlock()
+	w := l.relay.ways[d]
+	l.lossy = l.lossy || w.Mode == Drop
+	return w
 }
 
 // abort closes with RST, so that the peer notices at once and all bytes in transit are lost.
@@ -168,7 +172,7 @@ func abort(c net.Conn) {
 type link struct {
 	relay          *Relay
 	client, server net.Conn
-	lossy          atomic.Bool // bytes were dropped
+	lossy          bool // bytes were dropped; guarded by relay.mu
 	gone           chan struct{}
 	reset          func() // closes gone, and both ends with RST
 }
@@ -220,16 +224,14 @@ func (l *link) forward(to, from net.Conn, d Direction) {
 	for buf := make([]byte, 1<<16); ; {
 		n, err := from.Read(buf)
 		if n > 0 {
-			w := l.relay.way(d)
+			w := l.way(d)
 			if w.Mode == Late && w.healed == held {
 				w.Mode = Pass // follows the late bytes
 			}
 			if w.Mode != Pass {
 				l.relay.struck.Add(1)
 			}
-			if lost = lost || w.Mode == Drop; lost {
-				l.lossy.Store(true)
-			} else {
+			if lost = lost || w.Mode == Drop; !lost {
 				held = w.healed
 				pieces <- w.piece(buf[:n])
 			}
