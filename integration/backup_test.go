@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
@@ -32,11 +31,9 @@ func TestBackupCostsNoVote(t *testing.T) {
 	dir := t.TempDir()
 	backedUp := []int{0, 1}
 	for _, i := range backedUp {
-		r.must(t, i, "CONFIG", "SET", "repl-backlog-ttl", 1)
 		r.must(t, i, "CONFIG", "SET", "repl-diskless-sync-delay", 0)
 	}
-	const ttl = 4 * time.Second
-	busy, idle := open(t, r.URLs(), guarding(ttl)...), open(t, r.URLs(), guarding(ttl)...)
+	busy, idle := open(t, r.URLs(), guarding(steadyTTL)...), open(t, r.URLs(), guarding(steadyTTL)...)
 	trusted(t, busy)
 	trusted(t, idle)
 	held := acquire(t, busy, "held")
@@ -64,7 +61,7 @@ func TestBackupCostsNoVote(t *testing.T) {
 			}
 			return nil
 		})
-		for name, l := range map[string]*redlock.Locker{"idle": idle, "new": open(t, r.URLs(), guarding(ttl)...)} {
+		for name, l := range map[string]*redlock.Locker{"idle": idle, "new": open(t, r.URLs(), guarding(steadyTTL)...)} {
 			lock, err := l.TryAcquire(context.Background(), "another")
 			require.NoError(t, err, name)
 			votes(t, lock, 3)
@@ -97,6 +94,7 @@ func TestBackupCostsNoVote(t *testing.T) {
 	works()
 	second := dataSets()
 	for _, i := range backedUp {
+		r.must(t, i, "CONFIG", "SET", "repl-backlog-ttl", 1)
 		r.awaitInfo(t, i, "replication", "repl_backlog_active:0")
 	}
 	works()

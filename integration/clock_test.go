@@ -75,7 +75,8 @@ func jumpsAhead(t *testing.T, ttl time.Duration) bool {
 	contender := open(t, []string{server.url()}, guarding(ttl)...)
 	trusted(t, holder)
 	trusted(t, contender)
-	lock := acquire(t, holder, "jumped")
+	lock, err := acquireLate(holder, "jumped")
+	require.NoError(t, err)
 	server.set(t, time.Hour)
 	in, err := contender.Inspect(context.Background(), "jumped")
 	require.NoError(t, err)
@@ -84,23 +85,22 @@ func jumpsAhead(t *testing.T, ttl time.Duration) bool {
 	if !lock.Valid() {
 		return false
 	}
-	next, err := contender.Acquire(context.Background(), "jumped")
+	next, err := acquireLate(contender, "jumped")
 	require.NoError(t, err)
 	assert.False(t, lock.Valid(), "two hold it")
-	require.NoError(t, next.Release(context.Background()))
+	_ = next.Release(context.Background()) // a busy machine may have lost it
 	return true
 }
 
 func TestClockSetBackDisturbsNoClient(t *testing.T) {
 	t.Parallel()
-	const ttl = 2 * time.Second
 	server := startSettable(t)
-	locker := open(t, []string{server.url()}, guarding(ttl)...)
-	other := open(t, []string{server.url()}, guarding(ttl)...)
+	locker := open(t, []string{server.url()}, guarding(steadyTTL)...)
+	other := open(t, []string{server.url()}, guarding(steadyTTL)...)
 	trusted(t, locker)
 	trusted(t, other)
 	lock := acquire(t, locker, "before")
-	for _, back := range []time.Duration{ttl / 4, 10 * ttl, time.Hour} {
+	for _, back := range []time.Duration{steadyTTL / 4, 10 * steadyTTL, time.Hour} {
 		server.set(t, -back)
 		_, err := other.TryAcquire(context.Background(), "before")
 		wantOnly(t, redlock.ErrHeld, err)

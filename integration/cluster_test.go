@@ -43,8 +43,7 @@ func startShard(t *testing.T) (urls []string) {
 func TestEveryKindOfLockOnAClusterOfOneShard(t *testing.T) {
 	t.Parallel()
 	urls := startShard(t)
-	const ttl = 5 * time.Second // with two seconds, a busy machine lost locks
-	l, other := open(t, urls, guarding(ttl)...), open(t, urls, guarding(ttl)...)
+	l, other := open(t, urls, guarding(steadyTTL)...), open(t, urls, guarding(steadyTTL)...)
 	trusted(t, l)
 	trusted(t, other)
 	for what, opts := range map[string][]redlock.Option{
@@ -61,7 +60,7 @@ func TestEveryKindOfLockOnAClusterOfOneShard(t *testing.T) {
 						if !assert.NoError(t, err) {
 							return
 						}
-						time.Sleep(ttl * 3 / 4) // long enough for two renewals
+						time.Sleep(steadyTTL / 2) // long enough for a renewal
 						assert.NoError(t, k.Release(context.Background()))
 					})
 				}

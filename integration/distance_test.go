@@ -21,14 +21,14 @@ import (
 
 // away opens a Locker with the given round trips to the servers. Only a TCP connect, which the
 // relays make, takes no time.
-func away(t *testing.T, r *rig, trips ...time.Duration) *redlock.Locker {
+func away(t *testing.T, r *rig, opts []pool.Option, trips ...time.Duration) *redlock.Locker {
 	t.Helper()
 	var nodes []protocol.Node
 	for i, trip := range trips {
 		way := relayed(t, r.addr(i))
 		way.Break(relay.Requests, relay.Fault{Mode: relay.Delay, By: trip / 2})
 		way.Break(relay.Replies, relay.Fault{Mode: relay.Delay, By: trip / 2})
-		node, err := pool.Open(way.URL())
+		node, err := pool.OpenWith([]string{way.URL()}, opts...)
 		require.NoError(t, err)
 		nodes = append(nodes, node...)
 	}
@@ -45,8 +45,7 @@ func TestTimesOfThePage(t *testing.T) {
 	t.Parallel()
 	const factor, slack = 3, 250 * time.Millisecond
 	r := newRig(t, fleet.Options{Nodes: 3})
-	_, err := away(t, r, 0, 0, 0).Acquire(t.Context(), "the servers' first lock")
-	require.NoError(t, err)
+	turn(t, away(t, r, patient, 0, 0, 0), "the servers' first lock")
 	rows := regexp.MustCompile(`(?m)^\| ((?:\d+, )*)(\d+) ms \| (\d+) ms \| (\d+) ms \| (\d+) ms \|$`).FindAllStringSubmatch(sections(t)["A slow network"], -1)
 	require.Len(t, rows, 4)
 	for _, row := range rows {
@@ -66,10 +65,10 @@ func TestTimesOfThePage(t *testing.T) {
 		what := row[1] + row[2] + " ms"
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			patient := redlock.NodeTimeout(nodeTimeout) // answers may arrive late on a busy machine
+			late := redlock.NodeTimeout(nodeTimeout) // answers may arrive late on a busy machine
 			check := func(page string, least time.Duration, measure func(name string) time.Duration) {
 				n := 0
-				poll(t, failAfter, func() error {
+				poll(t, longWait, func() error {
 					n++
 					took := measure(fmt.Sprint(what, page, n))
 					t.Logf("%v, on the page %s ms", took, page)
@@ -83,22 +82,22 @@ func TestTimesOfThePage(t *testing.T) {
 			}
 			holdOnce := func(l *redlock.Locker, name string) time.Duration {
 				start := time.Now()
-				lock, err := l.TryAcquire(t.Context(), name, patient)
+				lock, err := l.TryAcquire(t.Context(), name, late)
 				require.NoError(t, err)
 				took := time.Since(start)
 				lock.Release(t.Context())
 				return took
 			}
-			a, b := away(t, r, trips...), away(t, r, trips...)
-			check(row[4], 2*trip, func(name string) time.Duration { return holdOnce(away(t, r, trips...), name) })
+			a, b := away(t, r, patient, trips...), away(t, r, patient, trips...)
+			check(row[4], 2*trip, func(name string) time.Duration { return holdOnce(away(t, r, patient, trips...), name) })
 			holdOnce(a, what)
 			check(row[3], trip, func(name string) time.Duration { return holdOnce(a, name) })
 			check(row[5], trip, func(name string) time.Duration {
-				lock, err := a.Acquire(t.Context(), name, patient)
+				lock, err := a.Acquire(t.Context(), name, late)
 				require.NoError(t, err)
 				got := make(chan time.Time, 1)
 				go func() {
-					its, err := b.Acquire(t.Context(), name, patient)
+					its, err := b.Acquire(t.Context(), name, late)
 					got <- time.Now()
 					if assert.NoError(t, err) {
 						its.Release(t.Context())
@@ -125,18 +124,17 @@ func TestTimesOfThePage(t *testing.T) {
 func TestSlowNetworksWorkWithTheDefaults(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, fleet.Options{Nodes: 3})
-	_, err := away(t, r, 0, 0, 0).Acquire(t.Context(), "the servers' first lock")
-	require.NoError(t, err)
+	turn(t, away(t, r, patient, 0, 0, 0), "the servers' first lock")
 
-	far := away(t, r, 600*time.Millisecond, 600*time.Millisecond, 600*time.Millisecond)
-	_, err = far.TryAcquire(t.Context(), "far")
+	far := away(t, r, nil, 600*time.Millisecond, 600*time.Millisecond, 600*time.Millisecond)
+	_, err := far.TryAcquire(t.Context(), "far")
 	wantOnly(t, redlock.ErrNoQuorum, err)
-	lock, err := far.Acquire(t.Context(), "far", redlock.NodeTimeout(2*time.Second))
+	lock, err := far.Acquire(t.Context(), "far", redlock.NodeTimeout(nodeTimeout), redlock.Patience(failAfter))
 	require.NoError(t, err)
 	assert.NoError(t, lock.Release(t.Context()))
 
 	const trip = 200 * time.Millisecond
-	region := away(t, r, trip, trip, trip)
+	region := away(t, r, nil, trip, trip, trip)
 	connected(t, region)
 	_, err = region.TryAcquire(t.Context(), "region", redlock.TTL(trip))
 	wantOnly(t, redlock.ErrNoQuorum, err)

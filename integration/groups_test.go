@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -69,7 +70,7 @@ func TestOtherGroupsAreRefusedUnderLoad(t *testing.T) {
 		refused = append(refused, l)
 		leave = append(leave, others.groupClient(t, r.groupsOf(t, other)))
 	}
-	refused = append(refused, open(t, r.URLs()[:3], guarding(2*time.Second)...))
+	refused = append(refused, open(t, r.URLs()[:3], guarding(steadyTTL)...))
 	for i := range 6 {
 		for n, l := range refused {
 			for try := range 5 {
@@ -79,7 +80,13 @@ func TestOtherGroupsAreRefusedUnderLoad(t *testing.T) {
 			}
 		}
 		r.must(t, i, "FLUSHALL")
-		h.goesOn(t, 100) // so that the server gets its record again
+		h.goesOn(t, 100)
+		poll(t, failAfter, func() error {
+			if r.must(t, i, "EXISTS", record.Key) == int64(0) {
+				return errors.New("the server has no record yet")
+			}
+			return nil
+		})
 		time.Sleep(2*time.Second + slack)
 	}
 	for _, l := range leave {
@@ -128,7 +135,7 @@ func TestLostRacesLeaveNoRecords(t *testing.T) {
 			}
 			all.Wait()
 			return isOver()
-		}, 10*time.Second, 50*time.Millisecond)
+		}, longWait, 50*time.Millisecond)
 		for _, l := range lockers {
 			require.NoError(t, l.Close())
 		}

@@ -35,8 +35,14 @@ func TestEveryOtherKeyIsReserved(t *testing.T) {
 	c, err := redis.DialURL(url)
 	require.NoError(t, err)
 	defer c.Close()
+	var lockers []*redlock.Locker
 	for _, prefix := range []string{"", "app:", "{x}"} {
-		locker := open(t, f.URLs(), append(guarding(operatedTTL/2), redlock.Prefix(prefix))...)
+		locker := open(t, f.URLs(), append(guarding(steadyTTL), redlock.Prefix(prefix))...)
+		_, err := locker.TryAcquire(t.Context(), "each")
+		require.ErrorIs(t, err, redlock.ErrQuarantine, "which begins by this")
+		lockers = append(lockers, locker)
+	}
+	for _, locker := range lockers {
 		trusted(t, locker)
 		lock, err := locker.Acquire(t.Context(), "each", redlock.Permits(3), redlock.Weight(2))
 		require.NoError(t, err)

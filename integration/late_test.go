@@ -28,7 +28,7 @@ type staller struct {
 
 func newStaller(t *testing.T, r *rig, node int, more ...pool.Option) *staller {
 	t.Helper()
-	quick := append(more, pool.StallTimeout(50*time.Millisecond), pool.DialTimeout(100*time.Millisecond))
+	quick := append(more, pool.StallTimeout(50*time.Millisecond), pool.DialTimeout(time.Second))
 	all := members(t, r.URLs(), []int{node}, quick...)
 	s := &staller{rig: r, node: node}
 	s.votes = watch(func(e redlock.Event) bool {

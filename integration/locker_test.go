@@ -46,14 +46,16 @@ func newLocker(t *testing.T, members []protocol.Node, opts ...redlock.LockerOpti
 	return locker
 }
 
-// members returns nodes. The nodes in tested have the options. The others have a long stall
-// timeout, because a test that breaks nodes needs the healthy ones even if a busy machine or its
-// disk slows them down.
+// patient are the options of nodes whose connections are not the subject of a test. They keep a busy
+// machine, or its disk, from breaking connections.
+var patient = []pool.Option{pool.StallTimeout(failAfter), pool.DialTimeout(failAfter)}
+
+// members returns nodes. The nodes in tested have the options.
 func members(t *testing.T, urls []string, tested []int, opts ...pool.Option) []protocol.Node {
 	t.Helper()
 	var all []protocol.Node
 	for i := range urls {
-		its := []pool.Option{pool.StallTimeout(failAfter)}
+		its := patient
 		if slices.Contains(tested, i) {
 			its = opts
 		}
@@ -94,6 +96,18 @@ func acquire(t *testing.T, locker *redlock.Locker, name string, opts ...redlock.
 	lock, err := locker.TryAcquire(context.Background(), name, opts...)
 	require.NoError(t, err)
 	return lock
+}
+
+// turn acquires and releases a lock. A busy machine may lose it in between, and then needs another.
+func turn(t *testing.T, locker *redlock.Locker, name string, opts ...redlock.Option) {
+	t.Helper()
+	poll(t, longWait, func() error {
+		lock, err := acquireLate(locker, name, opts...)
+		if err != nil {
+			return err
+		}
+		return lock.Release(context.Background())
+	})
 }
 
 // acquireLate acquires a lock that is not free yet: another client holds it, or nodes are about to

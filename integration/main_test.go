@@ -18,8 +18,12 @@ const (
 	longTTL = time.Minute
 
 	// nodeTimeout is long, so that waiting for a hung node cannot be mistaken for waiting for a
-	// busy machine.
-	nodeTimeout = 5 * time.Second
+	// busy machine. It is below the default TTL.
+	nodeTimeout = 8 * time.Second
+
+	// steadyTTL is the TTL of locks with the memory guard that must not be lost: new servers have
+	// no vote for a TTL, and a busy machine may stand still for seconds.
+	steadyTTL = 12 * time.Second
 
 	// failAfter limits the wait of a test for a fact that must occur soon. Only a failing test
 	// reaches it.

@@ -88,7 +88,7 @@ var procedures = map[string]func(*testing.T, *operator){
 			"# Start all clients with the new list.":  func() { o.start(t) },
 		})
 		o.stop(t)
-		overlooked := open(t, before, guarding(operatedTTL)...)
+		overlooked := open(t, before, guarding(steadyTTL)...)
 		_, err := overlooked.Acquire(context.Background(), "orders")
 		assert.ErrorIs(t, err, redlock.ErrMap)
 	},
@@ -122,10 +122,10 @@ func freeTheDead(t *testing.T, o *operator) {
 	readers := keys.Readers.Of("catalogue")
 	for i := range 3 {
 		for key, value := range locks {
-			o.r.must(t, i, "SET", key, value, "PX", longTTL.Milliseconds())
+			o.r.must(t, i, "SET", key, value, "PX", time.Hour.Milliseconds())
 		}
 		for _, reader := range []string{"0f6b2c94d8e3", "another"} {
-			o.r.must(t, i, "ZADD", readers, time.Now().Add(longTTL).UnixMilli(), value(reader))
+			o.r.must(t, i, "ZADD", readers, time.Now().Add(time.Hour).UnixMilli(), value(reader))
 		}
 	}
 	o.start(t)
@@ -236,7 +236,7 @@ func operate(t *testing.T, r *rig, heading string, procedure func(*testing.T, *o
 	require.NoError(t, buildCommand())
 	o := &operator{r: r, section: sections(t)[heading], third: 2, history: newHistory()}
 	o.env = append(os.Environ(), "PATH="+commandDir+":"+os.Getenv("PATH"), "REDLOCK_CONFIG=/dev/null",
-		"REDISCLI_AUTH=CHANGE-ME-TOO", "REDLOCK_MAX_TTL="+operatedTTL.String(), "REDLOCK_DIAL_TIMEOUT=10s", "REDLOCK_NODE_TIMEOUT=5s")
+		"REDISCLI_AUTH=CHANGE-ME-TOO", "REDLOCK_MAX_TTL="+operatedTTL.String(), "REDLOCK_DIAL_TIMEOUT=10s", "REDLOCK_NODE_TIMEOUT=8s")
 	o.run(t, "export REDLOCK_NODES=redis://10.0.0.1:6379,redis://10.0.0.2:6379,redis://10.0.0.3:6379")
 	o.run(t, "redlock reset --yes")
 	procedure(t, o)

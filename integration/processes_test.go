@@ -67,7 +67,7 @@ func leave(text string) error {
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
 		return err
 	}
-	members, err := pool.Open(r.URLs...)
+	members, err := pool.OpenWith(r.URLs, patient...)
 	if err != nil {
 		return err
 	}

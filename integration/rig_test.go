@@ -78,9 +78,7 @@ func take(t *testing.T, kind fleet.Kind) *rig {
 	need(t, kind)
 	r := <-stables[kind]
 	if r == nil {
-		// A disk with slow syncs would stop all nodes at once, for seconds.
-		unsynced := slices.Repeat([]fleet.Persistence{fleet.Unsynced}, nodes)
-		f, err := start(kind, fleet.Options{Nodes: nodes, Persistence: unsynced})
+		f, err := start(kind, fleet.Options{Nodes: nodes, Persistence: unsynced(nodes)})
 		if err != nil {
 			stables[kind] <- nil
 			t.Fatal(err)
@@ -101,9 +99,18 @@ func take(t *testing.T, kind fleet.Kind) *rig {
 	return r
 }
 
+// unsynced is the persistence of n nodes. A disk with slow syncs would stop all nodes at once, for
+// seconds.
+func unsynced(n int) []fleet.Persistence {
+	return slices.Repeat([]fleet.Persistence{fleet.Unsynced}, n)
+}
+
 // newRig starts separate servers, for a test that breaks them permanently or needs other settings.
 func newRig(t *testing.T, opts fleet.Options) *rig {
 	t.Helper()
+	if !opts.Volatile {
+		opts.Persistence = unsynced(opts.Nodes)
+	}
 	f := testenv.Servers(t, fleet.Process, opts)
 	return &rig{Fleet: f, broken: map[int]fault{}}
 }

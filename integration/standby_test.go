@@ -58,13 +58,13 @@ func TestSentinelFailsAMajorityOver(t *testing.T) {
 	h.goesOn(t, 10)
 
 	for i := range 2 {
-		poll(t, failAfter, func() error { // succeeds once Sentinel has found the standby
+		poll(t, longWait, func() error { // succeeds once Sentinel has found the standby
 			_, err := sentinel.Do("SENTINEL", "FAILOVER", fmt.Sprint("node", i))
 			return err
 		})
 	}
 	for i := range 2 {
-		poll(t, failAfter, func() error {
+		poll(t, longWait, func() error { // a Sentinel that stood still for two seconds does nothing for half a minute
 			name, err := redis.String(r.do(3+i, "GET", "redlock:primary"))
 			if err != nil {
 				return err
@@ -94,11 +94,11 @@ func TestGroupsOfServersThatFailOver(t *testing.T) {
 		guarding(ttl)...)
 	require.NoError(t, err)
 	t.Cleanup(func() { l.Close() })
-	ctx, cancel := context.WithTimeout(t.Context(), failAfter)
+	ctx, cancel := context.WithTimeout(t.Context(), longWait)
 	defer cancel()
 	both := func() {
 		t.Helper()
-		poll(t, failAfter, func() error {
+		poll(t, longWait, func() error {
 			lock, err := l.AcquireAll(ctx, []string{"a", "b"})
 			if err == nil {
 				err = lock.Release(ctx)
