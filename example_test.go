@@ -43,12 +43,14 @@ func started() five {
 // locker opens a Locker that trusts the servers at once and does not mistake a busy machine for an
 // outage.
 func (f five) locker(opts ...redlock.LockerOption) *redlock.Locker {
-	nodes, err := pool.Open(f.URLs()...)
+	nodes, err := pool.OpenWith(f.URLs(), pool.DialTimeout(time.Minute), pool.StallTimeout(time.Minute))
 	if err != nil {
 		log.Fatal(err)
 	}
-	opts = append([]redlock.LockerOption{redlock.MemoryGuard(false), redlock.NodeTimeout(4 * time.Second)}, opts...)
-	locker, err := redlock.New(nodes, opts...)
+	patient := []redlock.LockerOption{
+		redlock.MemoryGuard(false), redlock.TTL(time.Minute), redlock.NodeTimeout(20 * time.Second), redlock.Patience(time.Minute),
+	}
+	locker, err := redlock.New(nodes, append(patient, opts...)...)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -127,7 +129,7 @@ func Example_contexts() {
 func payByDo(ctx context.Context, locker *redlock.Locker, pay func(context.Context) error) error {
 	err := locker.Do(ctx, "invoice:42", func(ctx context.Context) error {
 		return pay(ctx) // ctx ends if the lock is lost
-	}, redlock.Wait(5*time.Second)) // bounds the wait, not the work
+	}, redlock.Wait(10*time.Second)) // bounds the wait, not the work
 	return err
 }
 
@@ -243,7 +245,7 @@ func Example_httpHandler() {
 func handle(mux *http.ServeMux, locker *redlock.Locker, pay http.HandlerFunc) error {
 	serialise, err := httplock.New(locker,
 		func(r *http.Request) (string, error) { return "order:" + r.PathValue("id"), nil },
-		httplock.Wait(2*time.Second)) // default: one try
+		httplock.Wait(10*time.Second)) // default: one try
 	if err != nil {
 		return err
 	}
@@ -274,25 +276,27 @@ func Example_leader() {
 }
 
 func TestLockGuardsThePayment(t *testing.T) {
-	servers := redlocktest.Start(t)
-	locker := servers.Locker()
+	synctest.Test(t, func(t *testing.T) {
+		servers := redlocktest.Start(t)
+		locker := servers.Locker()
 
-	release := servers.Hold("invoice:42") // by another process
-	_, err := locker.TryAcquire(t.Context(), "invoice:42")
-	require.ErrorIs(t, err, redlock.ErrHeld)
-	release()
+		release := servers.Hold("invoice:42") // by another process
+		_, err := locker.TryAcquire(t.Context(), "invoice:42")
+		require.ErrorIs(t, err, redlock.ErrHeld)
+		release()
 
-	err = locker.Do(t.Context(), "invoice:42", func(ctx context.Context) error {
-		servers.Lose("invoice:42") // and so the payment's context must end
-		<-ctx.Done()
-		return ctx.Err()
-	}, redlock.TTL(300*time.Millisecond))
-	require.ErrorIs(t, err, redlock.ErrLost)
+		err = locker.Do(t.Context(), "invoice:42", func(ctx context.Context) error {
+			servers.Lose("invoice:42") // and so the payment's context must end
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		require.ErrorIs(t, err, redlock.ErrLost)
 
-	end := servers.Outage(2) // of three
-	defer end()
-	_, err = locker.TryAcquire(t.Context(), "invoice:42")
-	require.ErrorIs(t, err, redlock.ErrNoQuorum)
+		end := servers.Outage(2) // of three
+		defer end()
+		_, err = locker.TryAcquire(t.Context(), "invoice:42")
+		require.ErrorIs(t, err, redlock.ErrNoQuorum)
+	})
 }
 
 // TestProgramWaitsThroughAnOutage: the program survives an outage of a minute before it has the
@@ -337,7 +341,7 @@ func TestCallsOfTheLibraryCompile(t *testing.T) {
 	servers := started()
 	defer servers.Close()
 	ctx, name, names, k, n := t.Context(), "a", []string{"a", "b"}, 3, 2
-	d, p, label := 8*time.Second, "app:", "web-3"
+	d, p, label := time.Minute, "app:", "web-3"
 	logger, observer := slog.New(slog.NewTextHandler(io.Discard, nil)), observed{}
 	locker := servers.locker(redlock.Prefix(p), redlock.MemoryGuard(false), redlock.MaxTTL(d), redlock.Log(logger), redlock.Observe(observer), redlock.TTL(d))
 	defer locker.Close()
@@ -376,7 +380,7 @@ func TestCallsOfTheLibraryCompile(t *testing.T) {
 	d /= 2 // because a vote may not last for a whole TTL
 	for _, options := range [][]redlock.Option{
 		{redlock.NodeTimeout(d), redlock.Patience(d), redlock.Renew(false), redlock.Owner(label)},
-		{redlock.Retries(n), redlock.RetryInterval(d), redlock.MaxHold(d)}, {redlock.WarnBefore(d, f), redlock.NodeTimeout(time.Second)},
+		{redlock.Retries(n), redlock.RetryInterval(d), redlock.MaxHold(d)}, {redlock.WarnBefore(d, f), redlock.NodeTimeout(5 * time.Second)},
 		{redlock.Fenced(), redlock.Fair()}, {redlock.Shared()}, {redlock.Shared(), redlock.Exclusive()}, {redlock.Permits(k)},
 	} {
 		lock, err := locker.Acquire(ctx, name, options...)

@@ -48,13 +48,13 @@ func ExampleFromContext() {
 	// <nil> <nil>
 }
 
-// A job saves its work before its lock ends. This lock is not renewed; a renewed lock approaches
-// its end only if too few servers answer.
+// A job saves its work before its lock ends. This lock has a MaxHold; another lock approaches its
+// end only if too few servers answer.
 func ExampleWarnBefore() {
-	locker, closeAll := sim.ExampleLocker(redlock.TTL(time.Second), redlock.NodeTimeout(100*time.Millisecond), redlock.Renew(false))
+	locker, closeAll := sim.ExampleLocker()
 	defer closeAll()
 	soon := make(chan string, 1)
-	warn := redlock.WarnBefore(500*time.Millisecond, func(lock *redlock.Lock) { soon <- lock.Name() })
+	warn := redlock.WarnBefore(15*time.Second, func(lock *redlock.Lock) { soon <- lock.Name() })
 	err := locker.Do(context.Background(), "nightly", func(ctx context.Context) error {
 		select {
 		case name := <-soon:
@@ -63,7 +63,7 @@ func ExampleWarnBefore() {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-	}, warn)
+	}, warn, redlock.MaxHold(16*time.Second))
 	fmt.Println("error:", err)
 	// Output:
 	// nightly saves its work
@@ -101,7 +101,7 @@ func ExampleNewGroups() {
 	locker, err := redlock.NewGroups([]redlock.Group{
 		{Name: "east", Nodes: nodes[:3]},
 		{Name: "west", Nodes: nodes[3:]},
-	}, redlock.MemoryGuard(false), redlock.NodeTimeout(4*time.Second))
+	}, redlock.MemoryGuard(false), redlock.TTL(time.Minute), redlock.NodeTimeout(20*time.Second))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func ExampleLocker_TryAcquire() {
 
 // Acquire waits until its context ends. The end of that context does not end the lock.
 func ExampleLocker_Acquire() {
-	locker, closeAll := sim.ExampleLocker(redlock.TTL(5 * time.Second))
+	locker, closeAll := sim.ExampleLocker()
 	defer closeAll()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	lock, err := locker.Acquire(ctx, "invoice:42", redlock.Fenced())

@@ -234,7 +234,7 @@ func (s stubborn) Close() error { return s.err }
 func TestNodeBelongsToOneLocker(t *testing.T) {
 	t.Parallel()
 	given, all := nodes("a", "b", "c", "d")
-	l, err := redlock.New(given[:3], redlock.MemoryGuard(false))
+	l, err := redlock.New(given[:3], redlock.MemoryGuard(false), redlock.TTL(time.Minute), redlock.NodeTimeout(20*time.Second))
 	require.NoError(t, err)
 	for _, some := range [][]protocol.Node{given[:3], {given[3], given[1]}} {
 		_, err = redlock.New(some)

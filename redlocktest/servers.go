@@ -3,6 +3,7 @@ package redlocktest
 import (
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/redquorum/redquorum/internal/sim"
 	"github.com/redquorum/redquorum/redlock"
@@ -45,7 +46,7 @@ func (s *Servers) Locker(opts ...redlock.LockerOption) *redlock.Locker {
 // is held.
 func (s *Servers) Hold(key string) (release func()) {
 	s.t.Helper()
-	lock, err := s.Locker().TryAcquire(s.t.Context(), key)
+	lock, err := s.Locker(redlock.NodeTimeout(5*time.Second)).TryAcquire(s.t.Context(), key) // because the machine may be busy
 	if err != nil {
 		s.t.Fatalf("redlocktest: %v", err)
 	}

@@ -100,7 +100,10 @@ func Holding(w *World, key string) (n int) {
 // packages. They run in real time, on a machine that may be busy.
 func ExampleLocker(opts ...redlock.LockerOption) (locker *redlock.Locker, closeAll func()) {
 	process := New(1, 5).NewClient(1)
-	locker, err := redlock.New(process.Nodes(), append([]redlock.LockerOption{redlock.MemoryGuard(false), redlock.NodeTimeout(4 * time.Second)}, opts...)...)
+	patient := []redlock.LockerOption{
+		redlock.MemoryGuard(false), redlock.TTL(time.Minute), redlock.NodeTimeout(20 * time.Second), redlock.Patience(time.Minute),
+	}
+	locker, err := redlock.New(process.Nodes(), append(patient, opts...)...)
 	if err != nil {
 		log.Fatal(err)
 	}
