@@ -59,7 +59,7 @@ func (h *house) isFree(t *testing.T, names ...string) {
 func TestEndedBondTakesNoLock(t *testing.T) {
 	t.Parallel()
 	urls := servers(t, 3)
-	h, other := newHouse(t, urls, false), newHouse(t, urls, false)
+	h, other := newHouse(t, urls), newHouse(t, urls)
 	over, _, _ := h.bonded(t, "a")
 	over.Release(t.Context())
 	late, _, err := h.get(t.Context(), "late", false)
