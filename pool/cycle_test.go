@@ -22,10 +22,10 @@ func newCycle(tb testing.TB) (cycle func()) {
 	f, err := fleet.Start(tb.Context(), fleet.Process, fleet.Options{Nodes: 5, Volatile: true})
 	tr.NoError(tb, err)
 	tb.Cleanup(func() { f.Close() })
-	nodes, err := pool.Open(f.URLs()...)
+	nodes, err := pool.OpenWith(f.URLs(), patient...)
 	tr.NoError(tb, err)
 	// A busy machine must not look like an outage.
-	locker, err := redlock.New(nodes, redlock.MemoryGuard(false), redlock.NodeTimeout(5*time.Second))
+	locker, err := redlock.New(nodes, redlock.MemoryGuard(false), redlock.TTL(time.Hour), redlock.NodeTimeout(time.Minute))
 	tr.NoError(tb, err)
 	tb.Cleanup(func() { locker.Close() })
 	ctx := context.Background()

@@ -144,7 +144,7 @@ func TestServerThatHangsUpIsQuoted(t *testing.T) {
 				}
 				c.Close()
 			})
-			_, dial, err := Dialer(url)
+			_, dial, err := Dialer(url, patient()...)
 			require.NoError(t, err)
 			for range 20 {
 				_, err := dial(t.Context())
@@ -315,8 +315,10 @@ func TestHangingStageIsNamed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := trouble(t, openNode(t, test.url, test.opt, DialTimeout(100*time.Millisecond)), acquire("k", "v"))
-			assert.True(t, strings.HasPrefix(err.Error(), test.says), "%v", err)
+			patiently(t, test.says, func(limit time.Duration) bool {
+				err := trouble(t, openNode(t, test.url, test.opt, DialTimeout(limit)), acquire("k", "v"))
+				return strings.HasPrefix(err.Error(), test.says)
+			})
 		})
 	}
 }

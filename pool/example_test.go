@@ -120,17 +120,16 @@ func ExampleOpen_miniredis() {
 func ExampleOpen_miniredisClockTTL() {
 	server := miniredis.NewMiniRedis()
 	server.ClockTTL(true)
-	locker, closeAll := onMiniredis(server, redlock.TTL(2*time.Second))
+	locker, closeAll := onMiniredis(server, redlock.TTL(2*time.Second), redlock.NodeTimeout(time.Second))
 	defer closeAll()
 	lock, err := locker.Acquire(context.Background(), "invoice:42")
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println("valid:", lock.Valid())
-	fmt.Println("released:", lock.Release(context.Background()))
+	defer lock.Release(context.Background())
+	fmt.Println("acquired", lock.Name())
 	// Output:
-	// valid: true
-	// released: <nil>
+	// acquired invoice:42
 }
 
 // FastForward makes the lock of a dead holder expire at once.
@@ -174,7 +173,7 @@ func servers(n int) (urls []string, closeAll func()) {
 
 // useLock acquires a lock, and closes the nodes. A real program keeps its Locker.
 func useLock(nodes []protocol.Node) error {
-	locker, err := redlock.New(nodes, redlock.MemoryGuard(false))
+	locker, err := redlock.New(nodes, redlock.MemoryGuard(false), redlock.TTL(time.Hour), redlock.NodeTimeout(time.Minute))
 	if err != nil {
 		return err
 	}
@@ -190,11 +189,12 @@ func onMiniredis(server *miniredis.Miniredis, options ...redlock.LockerOption) (
 	if err := server.Start(); err != nil {
 		log.Fatal(err)
 	}
-	nodes, err := pool.Open("redis://" + server.Addr())
+	nodes, err := pool.OpenWith([]string{"redis://" + server.Addr()}, patient...)
 	if err != nil {
 		log.Fatal(err)
 	}
-	locker, err = redlock.New(nodes, options...)
+	of := []redlock.LockerOption{redlock.TTL(time.Minute), redlock.NodeTimeout(20 * time.Second), redlock.Patience(time.Minute)}
+	locker, err = redlock.New(nodes, append(of, options...)...)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -260,7 +260,7 @@ func TestLockOutlivesTwoHostileServers(t *testing.T) {
 					wait(t, n, "k")
 					nodes = append(nodes, n)
 				}
-				locker, err := redlock.New(nodes, redlock.MemoryGuard(false), redlock.NodeTimeout(5*time.Second))
+				locker, err := redlock.New(nodes, redlock.MemoryGuard(false), redlock.TTL(testTTL), redlock.NodeTimeout(testTimeout))
 				require.NoError(t, err)
 				defer locker.Close()
 				lock, err := locker.Acquire(t.Context(), "k")

@@ -36,6 +36,7 @@ func TestLateVoteOfAServerThatFailedOverAndBackDoesNotCount(t *testing.T) {
 				url, direct = url+"?standby="+p.addr(1), p.url()
 			}
 			n, holder := openNode(t, url), openNode(t, direct)
+			granted(t, holder, "first")
 			run := do(t, holder, protocol.Request{Op: protocol.OpAdmit, Key: "redlock:epoch", Admit: &protocol.Admission{}}).Run
 			written := do(t, holder, protocol.Request{Op: protocol.OpAdmit, Key: "redlock:epoch", Admit: &protocol.Admission{
 				New: "a record", Run: run, Life: time.Hour,

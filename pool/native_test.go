@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -48,7 +47,7 @@ func TestLockIsReleasedByTheServersOwnCommand(t *testing.T) {
 		require.Equal(t, protocol.Granted, do(t, n, acquire("k2", holder)).Outcome)
 		reply := do(t, n, held("k2", "v"))
 		assert.Equal(t, protocol.Reply{
-			Outcome: protocol.Refused, Owner: "since web-3", TTL: 10 * time.Second, Run: "run1/data1",
+			Outcome: protocol.Refused, Owner: "since web-3", TTL: testTTL, Run: "run1/data1",
 		}, reply)
 		assert.Equal(t, reply, do(t, n, release("k2", "v")))
 		assert.Equal(t, []string{native, "EVALSHA", "EVALSHA"}, r.releases("k2"), "what is likely to be refused takes one round trip")

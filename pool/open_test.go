@@ -63,10 +63,12 @@ func TestDialerDoesNotWaitForAHangingServer(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0") // never accepts connections
 	require.NoError(t, err)
 	defer l.Close()
-	_, dial, err := Dialer("redis://:word@"+l.Addr().String(), DialTimeout(50*time.Millisecond))
-	require.NoError(t, err)
-	_, err = dial(t.Context())
-	assert.ErrorIs(t, err, link.ErrHandshake)
+	patiently(t, "the handshake is not answered", func(limit time.Duration) bool {
+		_, dial, err := Dialer("redis://:word@"+l.Addr().String(), DialTimeout(limit))
+		require.NoError(t, err)
+		_, err = dial(t.Context())
+		return errors.Is(err, link.ErrHandshake)
+	})
 }
 
 func TestArgumentsAreChecked(t *testing.T) {
@@ -80,7 +82,7 @@ func TestArgumentsAreChecked(t *testing.T) {
 		_, err = OpenWith([]string{"redis://h"}, o)
 		assert.ErrorContains(t, err, "pool: option ")
 	}
-	n, err := FromDial("broken", func(context.Context) (redis.Conn, error) { return nil, nil })
+	n, err := FromDial("broken", func(context.Context) (redis.Conn, error) { return nil, nil }, patient()...)
 	require.NoError(t, err)
 	defer n.Close()
 	assert.ErrorContains(t, trouble(t, n, acquire("k", "v")), "neither a connection nor an error")
@@ -136,14 +138,14 @@ func TestCredentialsApplyToURLsWithoutCredentials(t *testing.T) {
 		asked = append(asked, server)
 		return "", "", errors.New("no token yet")
 	})
-	_, dial, err := Dialer("redis://"+s.Addr(), ask)
+	_, dial, err := Dialer("redis://"+s.Addr(), append(patient(), ask)...)
 	require.NoError(t, err)
 	_, err = dial(t.Context())
 	assert.ErrorContains(t, err, "credentials: no token yet")
 	assert.Equal(t, []string{s.Addr()}, asked)
 
 	s.RequireAuth("own")
-	_, dial, err = Dialer("redis://:own@"+s.Addr(), ask)
+	_, dial, err = Dialer("redis://:own@"+s.Addr(), append(patient(), ask)...)
 	require.NoError(t, err)
 	c, err := dial(t.Context())
 	require.NoError(t, err)

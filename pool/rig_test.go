@@ -183,10 +183,13 @@ func (r *rig) hangUp() {
 }
 
 // hangs reports whether a command had to wait.
-func (r *rig) hangs() bool {
+func (r *rig) hangs() bool { return r.waits() > 0 }
+
+// waits returns the number of commands that had to wait.
+func (r *rig) waits() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.hung > 0
+	return r.hung
 }
 
 // pass lets new commands run. Commands that already hang continue only after goOn.
@@ -353,7 +356,10 @@ func (c replies) Receive(_ int, r protocol.Reply) {
 
 // testTimeout is the time for which a test waits for an event, long enough that only a bug exceeds
 // it.
-const testTimeout = 20 * time.Second
+const testTimeout = time.Minute
+
+// testTTL is the TTL of keys that expire in no test.
+const testTTL = 10 * testTimeout
 
 func (c replies) next(t *testing.T) protocol.Reply {
 	t.Helper()
@@ -369,7 +375,7 @@ func (c replies) next(t *testing.T) protocol.Reply {
 // submit sends a request to n and returns a channel for the reply.
 func submit(t *testing.T, n protocol.Node, r protocol.Request) replies {
 	t.Helper()
-	r.TTL, r.Timeout = cmp.Or(r.TTL, 10*time.Second), cmp.Or(r.Timeout, testTimeout)
+	r.TTL, r.Timeout = cmp.Or(r.TTL, testTTL), cmp.Or(r.Timeout, testTimeout)
 	to := make(replies, 1)
 	require.NoError(t, n.Submit(&r, 0, to))
 	return to
@@ -396,13 +402,13 @@ func eventually(t *testing.T, ok func() bool, what string) {
 }
 
 func extend(key, value string) protocol.Request {
-	return protocol.Request{Op: protocol.OpExtend, Key: key, Value: value, TTL: time.Minute, Timeout: testTimeout}
+	return protocol.Request{Op: protocol.OpExtend, Key: key, Value: value, TTL: time.Hour, Timeout: testTimeout}
 }
 
 // try sends a request to n, which may have no connection: the request then fails like any other.
 func try(t *testing.T, n protocol.Node, r protocol.Request) protocol.Reply {
 	t.Helper()
-	r.TTL, r.Timeout = cmp.Or(r.TTL, 10*time.Second), testTimeout
+	r.TTL, r.Timeout = cmp.Or(r.TTL, testTTL), testTimeout
 	to := make(replies, 1)
 	if err := n.Submit(&r, 0, to); err != nil {
 		return protocol.Reply{Outcome: protocol.Failed, Err: err}

@@ -96,7 +96,8 @@ func recorded(key string) protocol.Request {
 	return r
 }
 
-// settled requests votes, each on a new key, until wanted accepts a reply.
+// settled requests votes, each on a new key, until wanted accepts a reply. On a busy machine the
+// first connection to a pair can fail, because the clocks of its servers may seem to be apart.
 func settled(t *testing.T, n protocol.Node, key string, wanted func(protocol.Reply) bool) (r protocol.Reply) {
 	t.Helper()
 	tries := 0
@@ -120,6 +121,7 @@ func TestNodeFollowsItsPrimary(t *testing.T) {
 	p := newPair(t)
 	n := openNode(t, p.url())
 	assert.Equal(t, p.addr(0)+"+"+p.addr(1), n.String())
+	granted(t, n, "first")
 	first := do(t, n, recorded("a"))
 	require.Equal(t, protocol.Granted, first.Outcome, first.Err)
 	assert.Equal(t, 0, p.holder("a"))
@@ -161,14 +163,14 @@ func TestPrimaryVotesWhenTheOthersAreItsReplicas(t *testing.T) {
 	t.Cleanup(wire.Close)
 	behind := wire.URL() + "?standby=" + p.addr(1)
 	old := openNode(t, p.url())
-	require.Equal(t, protocol.Granted, do(t, old, recorded("a")).Outcome)
+	granted(t, old, "a")
 	p.promote(1) // the first server does not notice
 	late := openNode(t, behind)
 	require.Equal(t, protocol.Granted, do(t, late, recorded("b")).Outcome)
 	assert.Equal(t, 0, p.holder("b"), "it votes for as long as it is a primary")
 
 	wire.Break(relay.Requests, relay.Fault{Mode: relay.Drop})
-	blind := openNode(t, behind, DialTimeout(200*time.Millisecond))
+	blind := openNode(t, behind, DialTimeout(time.Second))
 	err = trouble(t, blind, recorded("c"))
 	assert.ErrorIs(t, err, errNoVote)
 	assert.ErrorContains(t, err, strings.TrimPrefix(wire.URL(), "redis://"), "it says which one to look at")
@@ -200,7 +202,7 @@ func TestConnectionEndsWithItsGeneration(t *testing.T) {
 			t.Parallel()
 			p := newPair(t)
 			n := openNode(t, p.url())
-			require.Equal(t, protocol.Granted, do(t, n, recorded("a")).Outcome)
+			granted(t, n, "a")
 			p.promote(1)
 			p.demote(0)
 			p.promote(0)
@@ -253,10 +255,11 @@ func TestPairFailsOverAndNeedsItsCommands(t *testing.T) {
 			for i := range p.conns {
 				p.do(i, "ACL", "SETUSER", "user"+rights, "on", ">password", "~*", "+@all", rights)
 			}
-			err := trouble(t, openNode(t, strings.Replace(p.url(), "//", "//user"+rights+":password@", 1)), recorded("b"))
-			assert.ErrorIs(t, err, errNoVote)
-			assert.ErrorContains(t, err, says)
-			assert.ErrorContains(t, err, p.addr(0))
+			n := openNode(t, strings.Replace(p.url(), "//", "//user"+rights+":password@", 1))
+			eventually(t, func() bool {
+				err := trouble(t, n, recorded("b"))
+				return errors.Is(err, errNoVote) && strings.Contains(err.Error(), says) && strings.Contains(err.Error(), p.addr(0))
+			}, says)
 		})
 	}
 }
@@ -279,7 +282,7 @@ func TestConfirmedPrimaryWaitsForNoStandby(t *testing.T) {
 // ahead. No attempt leaves a connection open.
 func TestPairsWithEqualClocksVote(t *testing.T) {
 	t.Parallel()
-	const off = maxApart + time.Second
+	const off = time.Minute // the clock of the second server stands still
 	for name, row := range map[string]struct {
 		first, second []any
 		run           string // run_id of the second server
@@ -324,7 +327,7 @@ func TestDialerOfAPairReachesThePrimary(t *testing.T) {
 	p := newPair(t)
 	p.promote(1)
 	p.demote(0)
-	name, dial, err := Dialer(p.url())
+	name, dial, err := Dialer(p.url(), patient()...)
 	require.NoError(t, err)
 	assert.Equal(t, p.addr(0)+"+"+p.addr(1), name)
 	c, err := dial(context.Background())
@@ -350,10 +353,12 @@ func TestStandbyIsCheckedAfterThePrimaryIsKnown(t *testing.T) {
 	n := openNode(t, url)
 	eventually(t, first.hangs, "the primary is known")
 	second.set(func() { second.role = primary })
+	to := submit(t, n, recorded("b")) // waits for the first attempt to connect
 	first.goOn()
-	err := trouble(t, n, recorded("b"))
-	assert.ErrorIs(t, err, errNoVote)
-	assert.ErrorIs(t, err, errPrimary)
+	reply := to.next(t)
+	assert.Equal(t, protocol.Failed, reply.Outcome)
+	assert.ErrorIs(t, reply.Err, errNoVote)
+	assert.ErrorIs(t, reply.Err, errPrimary)
 	assert.False(t, first.Exists(primaryKey))
 }
 

@@ -52,9 +52,9 @@ func Run(t *testing.T, open func(t *testing.T, body Body)) {
 }
 
 const (
-	slack        = 5 * time.Second  // tolerance for a remaining TTL
-	replyTimeout = 20 * time.Second // limit for a reply
-	timeout      = 10 * time.Second // timeout in the requests
+	slack        = 15 * time.Second // tolerance for a remaining TTL
+	replyTimeout = time.Minute      // limit for a reply
+	timeout      = time.Minute      // timeout in the requests
 )
 
 type row struct {
