@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -51,16 +52,18 @@ func withReplicas(good string) *fake {
 // that no lock can be taken.
 func TestNewServersVoteForAClientWithAShortTTL(t *testing.T) {
 	t.Parallel()
-	for age, locks := range map[time.Duration]bool{2 * time.Second: true, 500 * time.Millisecond: false} {
-		r := examine(t.Context(), []Server{healthy().but("GET redlock:epoch", []byte(recordOf("aaaa/dddd", func(r *record.Record) {
-			now := r.Born + time.Hour
-			r.Nodes, r.Born, r.Basis = 1, now-age, record.Asked
-			r.Steps = []record.Step{{TTL: time.Second, Entered: r.Born, Used: now}}
-		}))).server("a")}, usual)
-		assert.Equal(t, locks, r.Locks(), "%+v", r)
-		means := find(r.Nodes[0].Findings, CheckQuarantine).Means
-		assert.Equal(t, locks, strings.Contains(means, "clients that have seen no TTL above 1s already count its vote"), means)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		for age, locks := range map[time.Duration]bool{2 * time.Second: true, 500 * time.Millisecond: false} {
+			r := examine(t.Context(), []Server{healthy().but("GET redlock:epoch", []byte(recordOf("aaaa/dddd", func(r *record.Record) {
+				now := r.Born + time.Hour
+				r.Nodes, r.Born, r.Basis = 1, now-age, record.Asked
+				r.Steps = []record.Step{{TTL: time.Second, Entered: r.Born, Used: now}}
+			}))).server("a")}, usual)
+			assert.Equal(t, locks, r.Locks(), "%+v", r)
+			means := find(r.Nodes[0].Findings, CheckQuarantine).Means
+			assert.Equal(t, locks, strings.Contains(means, "clients that have seen no TTL above 1s already count its vote"), means)
+		}
+	})
 }
 
 func TestServerHasItsFindings(t *testing.T) {
@@ -183,41 +186,45 @@ func TestClocksAreCompared(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := recorded(func(r *record.Record) { r.Off = record.Off(test.ahead) })
+			synctest.Test(t, func(t *testing.T) {
+				f := recorded(func(r *record.Record) { r.Off = record.Off(test.ahead) })
+				f.clock = test.ahead
+				r := three(t, f, usual)
+				found := find(r.Nodes[0].Findings, checkClock)
+				assert.Equal(t, test.node, found.Severity)
+				assert.Contains(t, found.Found+found.Means, test.says)
+				assert.Equal(t, test.together, find(r.Together, checkClock).Severity)
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		// The memory guard uses the clock minus its offset at the time when the record was written.
+		for name, test := range map[string]struct {
+			ahead, off time.Duration
+			severity   Severity
+			says       string
+		}{
+			"set ahead":             {5 * time.Second, 0, Warning, "its clock was set after its epoch record was written, and is now 5s ahead of the other servers' clocks"},
+			"set back":              {0, 30 * time.Second, Warning, "30s behind the other servers'"},
+			"always apart":          {time.Minute, time.Minute, OK, ""},
+			"by less than a second": {500 * time.Millisecond, 0, OK, ""},
+		} {
+			f := recorded(func(r *record.Record) { r.Off = test.off })
 			f.clock = test.ahead
 			r := three(t, f, usual)
-			found := find(r.Nodes[0].Findings, checkClock)
-			assert.Equal(t, test.node, found.Severity)
-			assert.Contains(t, found.Found+found.Means, test.says)
-			assert.Equal(t, test.together, find(r.Together, checkClock).Severity)
-		})
-	}
-	// The memory guard uses the clock minus its offset at the time when the record was written.
-	for name, test := range map[string]struct {
-		ahead, off time.Duration
-		severity   Severity
-		says       string
-	}{
-		"set ahead":             {5 * time.Second, 0, Warning, "its clock was set after its epoch record was written, and is now 5s ahead of the other servers' clocks"},
-		"set back":              {0, 30 * time.Second, Warning, "30s behind the other servers'"},
-		"always apart":          {time.Minute, time.Minute, OK, ""},
-		"by less than a second": {500 * time.Millisecond, 0, OK, ""},
-	} {
-		f := recorded(func(r *record.Record) { r.Off = test.off })
-		f.clock = test.ahead
-		r := three(t, f, usual)
-		is := slices.ContainsFunc(r.Nodes[0].Findings, func(f Finding) bool {
-			return f.Check == checkClock && strings.Contains(f.Found, cmp.Or(test.says, "its clock was set"))
-		})
-		assert.Equal(t, test.severity == Warning, is, name)
-	}
-	third := recorded(func(r *record.Record) { r.Off = time.Minute })
-	second := recorded(func(r *record.Record) { r.Off = time.Hour })
-	r := examine(t.Context(), []Server{recorded(nil).server("a"), second.server("b"), third.server("c")}, usual)
-	explained(t, r.Together)
-	assert.True(t, slices.ContainsFunc(r.Together, func(f Finding) bool {
-		return f.Severity == Fatal && f.Found == "the clocks of 1 of 3 servers agree, and 2 are needed"
-	}), "%v", r.Together)
+			is := slices.ContainsFunc(r.Nodes[0].Findings, func(f Finding) bool {
+				return f.Check == checkClock && strings.Contains(f.Found, cmp.Or(test.says, "its clock was set"))
+			})
+			assert.Equal(t, test.severity == Warning, is, name)
+		}
+		third := recorded(func(r *record.Record) { r.Off = time.Minute })
+		second := recorded(func(r *record.Record) { r.Off = time.Hour })
+		r := examine(t.Context(), []Server{recorded(nil).server("a"), second.server("b"), third.server("c")}, usual)
+		explained(t, r.Together)
+		assert.True(t, slices.ContainsFunc(r.Together, func(f Finding) bool {
+			return f.Severity == Fatal && f.Found == "the clocks of 1 of 3 servers agree, and 2 are needed"
+		}), "%v", r.Together)
+	})
 
 	// Half of a long round trip is not a difference of clocks.
 	visits := []*visit{{timing: &Timing{Offset: 3 * time.Second, Uncertainty: 2 * time.Second}}}
@@ -253,17 +260,19 @@ func TestServersAreComparedWithEachOther(t *testing.T) {
 
 func TestHangingServerDelaysNoReport(t *testing.T) {
 	t.Parallel()
-	s := usual
-	s.Timeout = 50 * time.Millisecond
-	for _, command := range []string{"TIME", "ROLE", "GET redlock:epoch", "ACL WHOAMI", "ACL DRYRUN"} {
-		r := three(t, healthy().but(command, nil), s)
-		assert.Equal(t, 2, r.Answered, command)
-		assert.Contains(t, find(r.Nodes[0].Findings, CheckReachable).Found, "does not answer within 50ms", command)
-		if command == "ACL WHOAMI" {
-			assert.NotEmpty(t, find(r.Nodes[0].Findings, checkVersion), "what it said until then stays")
+	synctest.Test(t, func(t *testing.T) {
+		s := usual
+		s.Timeout = 50 * time.Millisecond
+		for _, command := range []string{"TIME", "ROLE", "GET redlock:epoch", "ACL WHOAMI", "ACL DRYRUN"} {
+			r := three(t, healthy().but(command, nil), s)
+			assert.Equal(t, 2, r.Answered, command)
+			assert.Contains(t, find(r.Nodes[0].Findings, CheckReachable).Found, "does not answer within 50ms", command)
+			if command == "ACL WHOAMI" {
+				assert.NotEmpty(t, find(r.Nodes[0].Findings, checkVersion), "what it said until then stays")
+			}
+			assert.True(t, r.Nodes[1].Answered)
 		}
-		assert.True(t, r.Nodes[1].Answered)
-	}
+	})
 }
 
 // TestDoctorChangesNothing: each request of the doctor only reads, or has arguments without effect.
@@ -350,7 +359,7 @@ func (n *slackNode) Submit(r *protocol.Request, slot int, to protocol.Receiver) 
 func TestLimitsMatchTheLimitsOfClients(t *testing.T) {
 	t.Parallel()
 	open := func(node protocol.Node, ttl time.Duration) (*redlock.Locker, error) {
-		return redlock.New([]protocol.Node{node}, redlock.MemoryGuard(false), redlock.Renew(false), redlock.TTL(ttl), redlock.MaxTTL(longestTTL))
+		return redlock.New([]protocol.Node{node}, redlock.MemoryGuard(false), redlock.Renew(false), redlock.TTL(ttl), redlock.NodeTimeout(time.Minute), redlock.MaxTTL(longestTTL))
 	}
 	_, err := open(&slackNode{}, longestTTL+time.Millisecond)
 	require.ErrorContains(t, err, longestTTL.String())

@@ -166,15 +166,15 @@ func theAdviceIsEnough(t *testing.T, prefix string, patterns ...string) {
 			assert.Equal(t, prefix == "", err == nil, "%v", err)
 			c.Close()
 		}
-		nodes, err := pool.OpenWith(urls, pool.Log(slog.New(&log)))
+		nodes, err := pool.OpenWith(urls, pool.Log(slog.New(&log)), pool.DialTimeout(time.Minute), pool.StallTimeout(time.Minute))
 		require.NoError(t, err)
-		l, err := redlock.New(nodes, redlock.TTL(2*time.Second), redlock.NodeTimeout(time.Second), redlock.Prefix(prefix))
+		l, err := redlock.New(nodes, redlock.TTL(10*time.Second), redlock.NodeTimeout(8*time.Second), redlock.Prefix(prefix))
 		require.NoError(t, err)
 		t.Cleanup(func() { l.Close() })
 		return l
 	}
 	l := open()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for name, opts := range map[string][]redlock.Option{
 		"job:plain": nil, "job:fenced": {redlock.Fenced()}, "job:fair": {redlock.Fair()}, "job:both": {redlock.Fenced(), redlock.Fair()},

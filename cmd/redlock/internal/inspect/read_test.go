@@ -74,7 +74,7 @@ func TestSilentServerHidesNoOther(t *testing.T) {
 	t.Parallel()
 	r, f, do := start(t, 3)
 	do("SET", "job", "value", "PX", 60_000)
-	r.Timeout = 300 * time.Millisecond
+	r.Timeout = 6 * time.Second // for the others, on a busy machine
 	require.NoError(t, f.Pause(t.Context(), 2))
 	h, err := r.Read(t.Context(), Question{Limit: 10, Members: 1})
 	require.NoError(t, f.Resume(t.Context(), 2))

@@ -24,10 +24,10 @@ import (
 // endless is the time after which a test gives up.
 const endless = 30 * time.Second
 
-// shell returns a command that is a shell script. By default it is killed half a second after
-// SIGTERM, and long before the end of its lock, because this machine may be busy.
+// shell returns a command that is a shell script. It has a long time to end after SIGTERM, because
+// this machine may be busy.
 func shell(script string) Command {
-	return Command{Path: "/bin/sh", Argv: []string{"sh", "-c", script}, KillAfter: time.Second / 2, Margin: 2 * time.Second}
+	return Command{Path: "/bin/sh", Argv: []string{"sh", "-c", script}, KillAfter: endless, Margin: 2 * time.Second}
 }
 
 func newJob(t *testing.T, c Command) *Job {
@@ -98,11 +98,11 @@ func TestCommandEndsBeforeItsUnrenewedLock(t *testing.T) {
 		killAfter time.Duration // long for a command that obeys, because this machine may be busy
 	}{
 		`exec 2>/dev/null; trap "exit 3" TERM; while :; do sleep 0.01; done`: {3, endless},
-		`exec 2>/dev/null; trap "" TERM; while :; do sleep 0.01; done`:       {SignalCode(syscall.SIGKILL), time.Second / 2},
+		`exec 2>/dev/null; trap "" TERM; while :; do sleep 0.01; done`:       {SignalCode(syscall.SIGKILL), 4 * time.Second},
 	} {
 		c := shell(script)
-		c.KillAfter = want.killAfter
-		lock, _ := held(t, c.KillAfter+c.Margin+3*time.Second/2)
+		c.KillAfter, c.Margin = want.killAfter, endless
+		lock, _ := held(t, c.KillAfter+c.Margin+6*time.Second) // time for the script to start
 		r, err := newJob(t, c).Run(lock, os.Environ())
 		assert.True(t, lock.Valid(), script)
 		require.NoError(t, err, script)
@@ -116,7 +116,6 @@ func TestLossEndsTheCommand(t *testing.T) {
 	lock, lose := held(t, time.Hour)
 	file := filepath.Join(t.TempDir(), "started")
 	c := shell(`exec 2>/dev/null; trap "exit 3" TERM; echo >` + file + `; while :; do sleep 0.01; done`)
-	c.KillAfter = endless
 	j := newJob(t, c)
 	lost := make(chan bool)
 	go func() {

@@ -90,7 +90,7 @@ func TestPauseMakesNoLeaseLonger(t *testing.T) {
 func TestLeaseFollowsItsLock(t *testing.T) {
 	t.Parallel()
 	lock, _ := held(t, time.Minute)
-	l := leaseOf(t, lock, Command{KillAfter: time.Second, Margin: 5 * time.Second})
+	l := leaseOf(t, lock, Command{KillAfter: 20 * time.Second, Margin: 5 * time.Second})
 	require.True(t, l.renewed())
 	l.until = clock.System.Now() // as far as this process can tell
 	assert.False(t, l.over())

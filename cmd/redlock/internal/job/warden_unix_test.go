@@ -47,7 +47,8 @@ func TestLateWardenReadsItsOrdersFirst(t *testing.T) {
 		for _, left := range []time.Duration{0, endless} { // not with an order, which would continue it
 			require.NoError(t, binary.Write(w.orders, binary.BigEndian, order{setEnd, int64(MachineTime() + left)}))
 		}
-		assert.True(t, w.leave(), "it lives")
+		w.send(order{leaveGroup, 0})
+		assert.True(t, w.says(hasLeft, endless), "it lives")
 		assert.False(t, w.killed)
 	}
 }

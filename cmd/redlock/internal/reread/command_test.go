@@ -19,8 +19,8 @@ func TestOutputOfAPasswordCommandIsReused(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("no /bin/sh here")
 	}
-	runs := filepath.Join(t.TempDir(), "runs")
-	c := &Command{Line: "echo run >>" + runs + "; echo secret"}
+	runs, released := filepath.Join(t.TempDir(), "runs"), filepath.Join(t.TempDir(), "released")
+	c := &Command{Line: "until test -e " + released + "; do sleep 0.01; done; echo run >>" + runs + "; echo secret"}
 	var all sync.WaitGroup
 	for range 10 {
 		all.Go(func() {
@@ -29,12 +29,21 @@ func TestOutputOfAPasswordCommandIsReused(t *testing.T) {
 			assert.Equal(t, "secret", password)
 		})
 	}
+	tr.Eventually(t, func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.last != nil {
+			c.last.began = time.Now().Add(time.Minute) // so a late caller reuses the output, too
+		}
+		return c.last != nil
+	}, time.Minute, time.Millisecond)
+	tr.NoError(t, os.WriteFile(released, nil, 0o600))
 	all.Wait()
 	text, err := os.ReadFile(runs)
 	tr.NoError(t, err)
 	assert.Equal(t, "run\n", string(text))
 
-	c.last.began = c.last.began.Add(-2 * reused)
+	c.last.began = time.Now().Add(-2 * reused)
 	_, err = c.Output(t.Context())
 	tr.NoError(t, err)
 	text, err = os.ReadFile(runs)

@@ -153,7 +153,7 @@ func (c *client) release(lease string) {
 
 // free reports whether a lock has no holder.
 func free(t *testing.T, servers *redlocktest.Servers, name string) bool {
-	lock, err := servers.Locker().TryAcquire(t.Context(), name)
+	lock, err := servers.Locker(redlock.TTL(time.Minute), redlock.NodeTimeout(30*time.Second)).TryAcquire(t.Context(), name)
 	if err != nil {
 		require.ErrorIs(t, err, redlock.ErrHeld)
 		return false

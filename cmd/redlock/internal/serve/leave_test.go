@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/redlock"
 	"github.com/redquorum/redquorum/redlocktest"
 
 	"github.com/redquorum/redquorum/cmd/redlock/internal/serve/api"
@@ -47,7 +48,9 @@ func overSockets(t *testing.T, test func(t *testing.T, servers *redlocktest.Serv
 			if kind == "tls" {
 				listener = tls.NewListener(listener, &tls.Config{Certificates: secure.TLS.Certificates})
 			}
-			servers, s := start(t, Config{TTL: time.Hour})
+			servers := redlocktest.Start(t)
+			s := New(patient(servers), Config{TTL: time.Hour})
+			t.Cleanup(func() { endNow(s) })
 			over, done := &http.Server{Handler: s, ConnContext: ConnContext}, make(chan struct{})
 			go func() {
 				defer close(done)
@@ -68,6 +71,19 @@ func overSockets(t *testing.T, test func(t *testing.T, servers *redlocktest.Serv
 			})
 		})
 	}
+}
+
+// patient returns a client in real time, which needs long timeouts on a busy machine.
+func patient(servers *redlocktest.Servers) *redlock.Locker {
+	return servers.Locker(redlock.TTL(time.Hour), redlock.NodeTimeout(time.Minute))
+}
+
+// hold holds a lock until release is called, or the test ends.
+func hold(t *testing.T, servers *redlocktest.Servers, name string) (release func()) {
+	t.Helper()
+	lock, err := patient(servers).TryAcquire(t.Context(), name)
+	require.NoError(t, err)
+	return func() { lock.Release(context.WithoutCancel(t.Context())) }
 }
 
 // send sends a request, with a body if it is not empty.
@@ -100,7 +116,7 @@ func soon(t *testing.T, is func() bool, what string) {
 func TestDisconnectedClientHoldsNothing(t *testing.T) {
 	overSockets(t, func(t *testing.T, servers *redlocktest.Servers, s *Server, dial func() line) {
 		for _, once := range []string{"", `,"apart_ms":31536000000`} {
-			give := servers.Hold("a")
+			give := hold(t, servers, "a")
 			c := dial()
 			c.send("POST /v1/locks", `{"name":"a","wait_ms":3600000`+once+`}`)
 			soon(t, func() bool { return requests(s) == 1 }, "it waits")
@@ -108,7 +124,7 @@ func TestDisconnectedClientHoldsNothing(t *testing.T) {
 			soon(t, func() bool { return requests(s) == 0 }, "its end is seen at once")
 			assert.Empty(t, s.table.all())
 			give()
-			assert.True(t, free(t, servers, "a"))
+			soon(t, func() bool { return free(t, servers, "a") }, "no attempt of it is left")
 		}
 		other := open(t, s, "")
 		other.take(`{"name":"a","apart_ms":31536000000}`)
@@ -119,7 +135,7 @@ func TestDisconnectedClientHoldsNothing(t *testing.T) {
 // open.
 func TestHalfClosedConnectionGetsNoLock(t *testing.T) {
 	overSockets(t, func(t *testing.T, servers *redlocktest.Servers, s *Server, dial func() line) {
-		defer servers.Hold("a")()
+		defer hold(t, servers, "a")()
 		c := dial()
 		c.send("POST /v1/locks", `{"name":"a","wait_ms":3600000}`)
 		require.NoError(t, c.Conn.(interface{ CloseWrite() error }).CloseWrite())
@@ -138,9 +154,9 @@ func TestHalfClosedConnectionGetsNoLock(t *testing.T) {
 // at once if a stream is bound to it.
 func TestSessionEndsWithItsConnection(t *testing.T) {
 	overSockets(t, func(t *testing.T, servers *redlocktest.Servers, s *Server, dial func() line) {
-		defer servers.Hold("a")()
+		defer hold(t, servers, "a")()
 		for ttl, leave := range map[string]func(c line, session string){
-			"1000": func(c line, session string) {
+			"6000": func(c line, session string) {
 				c.send("POST /v1/locks", `{"name":"a","wait_ms":3600000}`, session)
 				soon(t, func() bool { return requests(s) == 1 }, "it waits")
 			},
@@ -154,7 +170,8 @@ func TestSessionEndsWithItsConnection(t *testing.T) {
 			mine.take(`{"name":"mine"}`)
 			leave(c, api.SessionHeader+": "+mine.session)
 			c.Close()
-			soon(t, func() bool { return free(t, servers, "mine") }, "its session has ended")
+			soon(t, func() bool { return s.table.held() == 0 }, "its session has ended")
+			soon(t, func() bool { return free(t, servers, "mine") }, "its lock is released")
 		}
 	})
 }

@@ -483,11 +483,11 @@ func (l leaving) Err() error {
 }
 
 func TestLockOfADisconnectedClientIsReleased(t *testing.T) {
-	t.Parallel()
-	servers, s := start(t, Config{})
-	c, left := open(t, s, ""), false
-	c.askUnder(leaving{context.Background(), func() bool { left = left || !free(t, servers, "a"); return left }}, "POST", "/v1/locks", `{"name":"a"}`)
-	assert.True(t, left, "it was granted")
-	assert.True(t, free(t, servers, "a"))
-	assert.Empty(t, c.ask("GET", "/v1/session", "").session.Leases)
+	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
+		c, left := open(t, s, ""), false
+		c.askUnder(leaving{context.Background(), func() bool { left = left || !free(t, servers, "a"); return left }}, "POST", "/v1/locks", `{"name":"a"}`)
+		assert.True(t, left, "it was granted")
+		assert.True(t, free(t, servers, "a"))
+		assert.Empty(t, c.ask("GET", "/v1/session", "").session.Leases)
+	})
 }
