@@ -46,7 +46,7 @@ func TestActionRunsUnderTheLock(t *testing.T) {
 		c := exec.CommandContext(t.Context(), "bash", "--noprofile", "--norc", "-e", "-o", "pipefail", file)
 		c.Env = append(os.Environ(), "GITHUB_ACTION_PATH="+filepath.Join(documents.Root(t), "deploy", "action"), "RUNNER_TEMP="+built,
 			"HOME=", "GOCACHE="+goCache, "GOMODCACHE="+modules, "GOOS=plan9", "GOARCH=arm64", "GOFLAGS=-mod=vendor", "GOWORK=/none/go.work",
-			"REDLOCK_NODE_TIMEOUT=4s", "REDLOCK_DIAL_TIMEOUT="+longEnough.String())
+			"REDLOCK_NODE_TIMEOUT=8s", "REDLOCK_DIAL_TIMEOUT="+longEnough.String())
 		for name, value := range at(step, "env").(map[string]any) {
 			input := value.(string)[len("${{ inputs.") : len(value.(string))-len(" }}")]
 			tr.NotNil(t, at(document(t, "action/action.yml"), "inputs."+input))

@@ -176,7 +176,7 @@ func TestServersAreNamedByOneFlagOrMany(t *testing.T) {
 		{"--node", a, "--node", b, "--node", c}, {"--node", a + "," + b + "," + c}, {"--nodes", a + ", " + b, "--node", c + ","},
 		{"--nodes=" + a + " " + b + "\n" + c},
 	} {
-		out := succeeds(t, append([]string{"status", "job"}, args...)...)
+		out := succeeds(t, append([]string{"status", "job", "--dial-timeout", longEnough.String()}, args...)...)
 		assert.Equal(t, 5, strings.Count(out, "\n"), out)
 	}
 	assert.Equal(t, []string{"redis://:a,b@c", "unix:///d"}, splitURLs("redis://:a,b@c,,unix:///d"), "a comma may be in a password")

@@ -54,10 +54,10 @@ func locked(t *testing.T, urls []string) {
 		r, err := record.Parse(has(t, url, record.Key))
 		return err == nil && r.Basis != record.Open
 	}
-	tr.Eventually(t, func() bool { // the last record may not have been written yet
+	eventually(t, "all servers have a record", func() bool { // the last record may not have been written yet
 		err := locker.Do(t.Context(), "doctor's", func(context.Context) error { return nil })
 		return err == nil && !slices.ContainsFunc(urls, func(u string) bool { return !asked(u) })
-	}, longEnough, time.Millisecond)
+	})
 }
 
 const lockedTTL = time.Second

@@ -222,7 +222,7 @@ func TestCurlInDocumentsGetsAnAnswer(t *testing.T) {
 	testenv.NeedProgram(t, "curl")
 	f := startFleet(t, fleet.Embedded, 3)
 	socket := filepath.Join(t.TempDir(), "s")
-	startServe(t, f, "--listen", "unix:"+socket)
+	startServe(t, f, "--listen", "unix:"+socket, "--ttl", "10m", "--node-timeout", "8s")
 	var last struct{ Session, Lease string }
 	asked := 0
 	for _, c := range documents.Commands(t) {
@@ -233,7 +233,7 @@ func TestCurlInDocumentsGetsAnAnswer(t *testing.T) {
 		line, exit := strings.ReplaceAll(c.Text, "/run/redlock.sock", socket), c.Exit
 		isStream := strings.Contains(line, "event-stream")
 		if isStream { // the stream lasts for minutes
-			line, exit = line+" --max-time 2", 28
+			line, exit = line+" --max-time 8", 28
 		}
 		code, said := inShell(t, filepath.Dir(socket), line+" --silent --write-out '\n%{http_code}'", "SESSION="+last.Session, "LEASE="+last.Lease)
 		assert.Equal(t, exit, code, "%s\n%s", c.Place(), said)
@@ -282,7 +282,7 @@ func inShell(t *testing.T, dir, line string, env ...string) (code int, said stri
 	c := exec.CommandContext(ctx, "sh", "-euc", line)
 	c.Dir = dir
 	c.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "CI_JOB_URL=https://ci.example/7",
-		"REDLOCK_MEMORY_GUARD=false", "REDLOCK_NODE_TIMEOUT=4s", "REDLOCK_DIAL_TIMEOUT="+longEnough.String(), "REDLOCK_CONFIG=/dev/null")
+		"REDLOCK_MEMORY_GUARD=false", "REDLOCK_NODE_TIMEOUT=8s", "REDLOCK_DIAL_TIMEOUT="+longEnough.String(), "REDLOCK_CONFIG=/dev/null")
 	c.Env = append(c.Env, env...)
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, &out

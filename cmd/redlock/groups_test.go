@@ -83,7 +83,7 @@ func (gs groupFleet) on(line string, names ...string) []string {
 
 // guarded is like on, with the memory guard.
 func (gs groupFleet) guarded(line string, names ...string) []string {
-	args := []string{strings.Fields(line)[0], "--dial-timeout", longEnough.String(), "--node-timeout", "4s"}
+	args := []string{strings.Fields(line)[0], "--dial-timeout", longEnough.String(), "--node-timeout", "8s"}
 	for _, name := range names {
 		args = append(args, "--group", name+"="+strings.Join(gs[name].URLs(), ","))
 	}
@@ -249,7 +249,7 @@ func TestResetChangesTheGroups(t *testing.T) {
 	code, _, text := gs.diagnose(t, gs.guarded("doctor", "a", "b"))
 	assert.Equal(t, exitDoctorFatal, code)
 	assert.Contains(t, text, "its clients use other groups or servers")
-	code, _, errs = redlockCommand(t, append([]string{"run", "--node", strings.Join(gs["a"].URLs(), ",")}, strings.Fields("--no-wait x -- true")...)...)
+	code, _, errs = redlockCommand(t, append([]string{"run", "--node", strings.Join(gs["a"].URLs(), ",")}, strings.Fields("--node-timeout 8s --dial-timeout 8s --no-wait x -- true")...)...)
 	assert.Equal(t, exitConfig, code, errs)
 
 	out = reset("b", "a")

@@ -67,8 +67,9 @@ func catchIgnoredSignals() {
 	}
 }
 
-// longEnough limits the wait for an event that must happen soon, even on a busy machine.
-const longEnough = 8 * time.Second
+// longEnough limits the wait for an answer, even on a machine so busy that a process stands still for
+// seconds.
+const longEnough = 30 * time.Second
 
 // kinds are the kinds of servers on which the tools are tested.
 var kinds = []fleet.Kind{fleet.Embedded, fleet.Process}
@@ -165,7 +166,7 @@ func holdReader(t *testing.T, f fleet.Fleet, name string, opts ...redlock.Option
 	t.Helper()
 	lock := holdQuorum(t, f, name, append(opts, redlock.Shared())...)
 	for _, u := range f.URLs() {
-		tr.Eventually(t, func() bool { return isReader(t, u, name, lock) }, longEnough, time.Millisecond)
+		eventually(t, "a server has the reader", func() bool { return isReader(t, u, name, lock) })
 	}
 	return lock
 }
@@ -189,7 +190,7 @@ func patientNodes(t *testing.T, f fleet.Fleet) []protocol.Node {
 
 func holdQuorum(t *testing.T, f fleet.Fleet, name string, opts ...redlock.Option) *redlock.Lock {
 	t.Helper()
-	locker, err := redlock.New(patientNodes(t, f), redlock.MemoryGuard(false), redlock.TTL(time.Minute), redlock.NodeTimeout(longEnough))
+	locker, err := redlock.New(patientNodes(t, f), redlock.MemoryGuard(false), redlock.TTL(endless), redlock.NodeTimeout(longEnough))
 	tr.NoError(t, err)
 	t.Cleanup(func() { locker.Close() })
 	lock, err := locker.TryAcquire(t.Context(), name, opts...)
@@ -201,7 +202,7 @@ func holdQuorum(t *testing.T, f fleet.Fleet, name string, opts ...redlock.Option
 func awaitOnAll(t *testing.T, f fleet.Fleet, name, value string) {
 	t.Helper()
 	for _, u := range f.URLs() {
-		tr.Eventually(t, func() bool { return has(t, u, name) == value }, longEnough, time.Millisecond)
+		eventually(t, "a server has the value", func() bool { return has(t, u, name) == value })
 	}
 }
 
@@ -256,7 +257,7 @@ const endless = time.Minute
 // client returns a second client of the servers, next to the command.
 func client(t *testing.T, f fleet.Fleet, opts ...redlock.LockerOption) *redlock.Locker {
 	t.Helper()
-	l, err := redlock.New(patientNodes(t, f), append([]redlock.LockerOption{redlock.MemoryGuard(false), redlock.NodeTimeout(longEnough)}, opts...)...)
+	l, err := redlock.New(patientNodes(t, f), append([]redlock.LockerOption{redlock.MemoryGuard(false), redlock.TTL(endless), redlock.NodeTimeout(longEnough)}, opts...)...)
 	tr.NoError(t, err)
 	t.Cleanup(func() { l.Close() })
 	return l
@@ -269,25 +270,47 @@ type process struct {
 	*exec.Cmd
 	stdout io.Closer
 	lines  *bufio.Reader // of its standard output
-	stderr lines
+	stderr output
+}
+
+// An output is a file that processes write. It has the whole output of a process that has ended,
+// because no goroutine of the test copies it.
+type output struct{ *os.File }
+
+func newOutput(t *testing.T) output {
+	t.Helper()
+	f, err := os.CreateTemp("", "output")
+	tr.NoError(t, err)
+	t.Cleanup(func() {
+		f.Close()
+		os.Remove(f.Name())
+	})
+	return output{f}
+}
+
+func (o output) String() string {
+	if o.File == nil {
+		return ""
+	}
+	text, _ := os.ReadFile(o.Name())
+	return string(text)
 }
 
 // command prepares a run of the command. Its environment names the servers, and it uses them at
-// once although they are younger than a TTL. Its timeouts are the longest that its TTL allows, so
-// that a busy machine does not look like an outage.
+// once although they are younger than a TTL. Its TTL is long unless args have another, and its
+// timeouts are the longest that its TTL allows, so that a busy machine does not look like an outage.
 func command(t *testing.T, urls []string, args ...string) *process {
 	t.Helper()
-	ttl := usualTTL
+	ttl := endless
 	if i := slices.Index(args, "--ttl"); i >= 0 {
 		if given, err := time.ParseDuration(args[i+1]); err == nil {
 			ttl = given
 		}
 	}
-	p := &process{Cmd: exec.Command(self(t), args...)}
-	p.Env = append(os.Environ(), commandEnv+"=1", nodesEnv(urls), "REDLOCK_MEMORY_GUARD=false",
+	p := &process{Cmd: exec.Command(self(t), args...), stderr: newOutput(t)}
+	p.Env = append(os.Environ(), commandEnv+"=1", nodesEnv(urls), "REDLOCK_MEMORY_GUARD=false", "REDLOCK_TTL="+ttl.String(),
 		"REDLOCK_NODE_TIMEOUT="+(ttl*4/5).String(), "REDLOCK_DIAL_TIMEOUT="+longEnough.String(), "REDLOCK_CONFIG="+os.DevNull, "REDLOCK_GROUPS=")
-	p.Stderr = &p.stderr
-	p.WaitDelay = time.Second // its remaining child processes may have its standard error open
+	p.Stderr = p.stderr.File
 	return p
 }
 
@@ -334,7 +357,7 @@ func (p *process) code(t *testing.T) int {
 	err := p.Wait()
 	assert.True(t, late.Stop(), "the command did not end")
 	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay) {
+	if err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)
 	}
 	return p.ProcessState.ExitCode()
@@ -343,8 +366,8 @@ func (p *process) code(t *testing.T) int {
 // outcome runs the process to its end.
 func (p *process) outcome(t *testing.T) (code int, stdout, stderr string) {
 	t.Helper()
-	var out bytes.Buffer
-	p.Stdout = &out
+	out := newOutput(t)
+	p.Stdout = out.File
 	tr.NoError(t, p.Start())
 	return p.code(t), out.String(), p.stderr.String()
 }

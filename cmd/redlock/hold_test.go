@@ -53,14 +53,14 @@ func TestHoldLastsUntilStandardInputEnds(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	l := client(t, f)
-	h := startHold(t, f, "--ttl", "3s", "--fenced", "--owner", "web-3", "x")
+	h := startHold(t, f, "--ttl", "9s", "--stop-within", "0s", "--fenced", "--owner", "web-3", "x")
 	held := h.reads(t, "held")
 	tr.NotNil(t, held.Fence)
 	assert.Positive(t, *held.Fence)
 	assert.Equal(t, []string{"x", "web-3"}, []string{held.Name, held.Owner})
-	for range 5 { // for longer than its TTL
+	for range 4 { // for longer than its TTL
 		line := h.reads(t, "renewed")
-		assert.LessOrEqual(t, line.Remaining, int64(2700), "a tenth is for the end of the work")
+		assert.LessOrEqual(t, line.Remaining, int64(8100), "a tenth is for the end of the work")
 		_, err := l.TryAcquire(t.Context(), "x")
 		assert.ErrorIs(t, err, redlock.ErrHeld)
 	}
@@ -81,7 +81,7 @@ func TestHoldLastsUntilStandardInputEnds(t *testing.T) {
 func TestProgramIsNotifiedOfALoss(t *testing.T) {
 	t.Parallel()
 	f := five(t)
-	h := startHold(t, f, "x")
+	h := startHold(t, f, "--ttl", "9s", "--stop-within", "0s", "x")
 	host, err := os.Hostname()
 	tr.NoError(t, err)
 	assert.Regexp(t, fmt.Sprintf("^.+@%s:%d$", regexp.QuoteMeta(host), h.Process.Pid), h.reads(t, "held").Owner)
@@ -97,16 +97,16 @@ func TestProgramIsNotifiedOfALoss(t *testing.T) {
 func TestProgramIsWarnedBeforeItsLockEnds(t *testing.T) {
 	t.Parallel()
 	f := five(t)
-	h := startHold(t, f, "--ttl", "4s", "--node-timeout", "500ms", "--stop-within", "1500ms", "x")
+	h := startHold(t, f, "--ttl", "30s", "--node-timeout", "5s", "--stop-within", "5500ms", "x")
 	h.reads(t, "held")
 	for i := range 3 {
 		tr.NoError(t, f.Pause(t.Context(), i))
 	}
 	line := h.reads(t, "warning")
-	assert.LessOrEqual(t, line.Remaining, int64(2000-400), "half of the TTL, less the margin")
+	assert.LessOrEqual(t, line.Remaining, int64(15_000-3000), "half of the TTL, less the margin")
 	line = h.reads(t, "stop")
 	assert.Positive(t, line.Remaining)
-	assert.LessOrEqual(t, line.Remaining, int64(1500))
+	assert.LessOrEqual(t, line.Remaining, int64(5500))
 	assert.Contains(t, line.Reason, "not renewed in time")
 	assert.Equal(t, exitLost, h.code(t))
 }
@@ -116,13 +116,13 @@ func TestProgramIsWarnedBeforeItsLockEnds(t *testing.T) {
 func TestEndOfTheLockIsOnTheClockOfTheMachine(t *testing.T) {
 	t.Parallel()
 	f := five(t)
-	h := startHold(t, f, "--ttl", "3s", "x")
+	h := startHold(t, f, "--ttl", "9s", "--stop-within", "0s", "x")
 	before := job.MachineTime().Milliseconds()
 	for _, event := range []string{"held", "renewed", "renewed"} {
 		line := h.reads(t, event)
 		assert.LessOrEqual(t, line.Until, job.MachineTime().Milliseconds()+line.Remaining)
 		assert.Greater(t, line.Until, before)
-		assert.LessOrEqual(t, line.Remaining, int64(2700))
+		assert.LessOrEqual(t, line.Remaining, int64(8100))
 	}
 	takeAway(t, f, "x")
 	assert.Zero(t, h.reads(t, "stop").Until, "another may have it")
@@ -134,7 +134,7 @@ func TestLockOfADeadProgramIsReleased(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	l := client(t, f)
-	h := startHold(t, f, "--ttl", "3s", "--stop-within", "0s", "x")
+	h := startHold(t, f, "--ttl", "9s", "--stop-within", "0s", "x")
 	h.reads(t, "held")
 	tr.NoError(t, h.stdout.Close())
 	eventually(t, "it notices", func() bool { // at its next line

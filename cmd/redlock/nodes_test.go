@@ -56,7 +56,7 @@ func TestNodesServeUntilTheyAreInterrupted(t *testing.T) {
 			_, urls, _ := strings.Cut(out.String(), "export REDLOCK_NODES=")
 			urls, _, _ = strings.Cut(urls, "\n")
 			t.Setenv("REDLOCK_NODES", urls)
-			_, _, answers := redlockCommand(t, "status", "job")
+			_, _, answers := redlockCommand(t, "status", "job", "--dial-timeout", longEnough.String())
 			assert.Empty(t, answers, "they answer")
 			for i, u := range strings.Split(urls, ",") {
 				assert.Equal(t, "redis://127.0.0.1:"+strconv.Itoa(first+i), u)

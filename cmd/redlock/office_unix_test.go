@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	tr "github.com/stretchr/testify/require"
@@ -31,7 +30,7 @@ var answersProbes = regexp.MustCompile(`redlock: answers probes at (\S+)\n`)
 func campaign(t *testing.T, f fleet.Fleet, id string) *candidate {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
-	c := &candidate{served: startServe(t, f, "--listen", "unix:"+path, "--office", "billing", "--candidate", id, "--probes", "127.0.0.1:0", "--ttl", "3s", "--node-timeout", "2s")}
+	c := &candidate{served: startServe(t, f, "--listen", "unix:"+path, "--office", "billing", "--candidate", id, "--probes", "127.0.0.1:0", "--ttl", "1h", "--stop-within", "1s")}
 	c.probes = answersProbes.FindStringSubmatch(c.stderr.String())[1]
 	return c
 }
@@ -57,13 +56,11 @@ func TestServeCampaigns(t *testing.T) {
 		assert.Equal(t, http.StatusOK, a.probe(path))
 		assert.Equal(t, http.StatusOK, b.probe(path))
 	}
-	began := time.Now()
 	a.signal(t, syscall.SIGTERM)
 	assert.Zero(t, a.code(t), a.stderr.String())
 	answer, err := b.client.Get("http://redlock/leader?wait_ms=60000&seen=0")
 	tr.NoError(t, err)
 	defer answer.Body.Close()
-	assert.Less(t, time.Since(began), 5*time.Second)
 	var said struct {
 		Leader   bool
 		ID       string

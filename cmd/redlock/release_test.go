@@ -157,7 +157,7 @@ func TestForcedReleaseCountsNoSilentServerAsFree(t *testing.T) {
 	for i := range 2 {
 		tr.NoError(t, f.Pause(t.Context(), i))
 	}
-	refuses(t, exitNoQuorum, "deleted on 1 of 3", on(f, "release", "job", "--force", "--yes", "--dial-timeout", "1s")...)
+	refuses(t, exitNoQuorum, "deleted on 1 of 3", on(f, "release", "job", "--force", "--yes", "--dial-timeout", "6s")...)
 }
 
 func TestForcedReleaseFreesAllPermits(t *testing.T) {
@@ -223,7 +223,7 @@ func TestReleaseShowsNoPassword(t *testing.T) {
 	at := strings.TrimPrefix(f.URLs()[0], "redis://")
 	for _, url := range []string{"redis://:hunter2@" + at, "redis://:hunter2-wrong@" + at, f.URLs()[0]} {
 		for _, args := range [][]string{{"release", "a", "--force", "--yes"}, {"reset", "--yes"}, {"status"}, {"status", "a", "--json"}, {"doctor", "--all"}, {"doctor", "--json"}} {
-			code, out, errs := redlockCommand(t, append(args, "--node", url, "-v")...)
+			code, out, errs := redlockCommand(t, append(args, "--node", url, "-v", "--dial-timeout", longEnough.String())...)
 			assert.NotContains(t, out+errs, "hunter2", args)
 			if url != "redis://:hunter2@"+at {
 				assert.Equal(t, exitNoQuorum, code, args)

@@ -119,7 +119,7 @@ func (s *tlsServer) url() string { return "rediss://" + fleet.Loopback(s.port) }
 func (s *tlsServer) has(pair tls.Certificate, keys ...any) bool {
 	roots := x509.NewCertPool()
 	roots.AddCert(pair.Leaf)
-	_, dial, err := pool.Dialer(s.url(), pool.DialTimeout(longEnough), pool.TLS(&tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}}))
+	_, dial, err := pool.Dialer(s.url(), pool.DialTimeout(longEnough), pool.StallTimeout(longEnough), pool.TLS(&tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}}))
 	tr.NoError(s.t, err)
 	c, err := dial(s.t.Context())
 	if err != nil {
@@ -160,8 +160,8 @@ func TestLocksSurviveANewCertificateAuthority(t *testing.T) {
 		p.Env = append(p.Env, "REDLOCK_TLS_CA="+ours.cert, "REDLOCK_TLS_CERT="+ours.cert, "REDLOCK_TLS_KEY="+ours.key)
 		return p
 	}
-	const ttl = "6s" // a renewal every 2 s
-	h := &holdProcess{process: secure("hold", "--ttl", ttl, "held")}
+	const ttl = "12s" // a renewal every 4 s
+	h := &holdProcess{process: secure("hold", "--ttl", ttl, "--stop-within", "0s", "held")}
 	h.input, err = h.StdinPipe()
 	tr.NoError(t, err)
 	h.begin(t)
@@ -171,7 +171,7 @@ func TestLocksSurviveANewCertificateAuthority(t *testing.T) {
 	lease := daemon.take("served").Lease
 	working := filepath.Join(t.TempDir(), "working")
 	tr.NoError(t, os.WriteFile(working, nil, 0o600))
-	job := secure("run", "--wait", "1m", "--ttl", ttl, "ran", "--", "sh", "-c", "while [ -e "+working+" ]; do sleep 0.05; done").begin(t)
+	job := secure("run", "--wait", "1m", "--ttl", ttl, "--kill-after", "0s", "ran", "--", "sh", "-c", "while [ -e "+working+" ]; do sleep 0.05; done").begin(t)
 	allHeld := func(s *tlsServer, pair tls.Certificate) {
 		t.Helper()
 		eventually(t, "a server has all locks", func() bool {
@@ -190,9 +190,9 @@ func TestLocksSurviveANewCertificateAuthority(t *testing.T) {
 		allHeld(s, after)
 	}
 	tr.NoError(t, h.input.Close())
-	assert.Zero(t, h.code(t), "%s", &h.stderr)
+	assert.Zero(t, h.code(t), "%s", h.stderr)
 	tr.NoError(t, os.Remove(working))
-	assert.Zero(t, job.code(t), "%s", &job.stderr)
+	assert.Zero(t, job.code(t), "%s", job.stderr)
 	assert.NotEqual(t, lease, daemon.take("another").Lease)
 	assert.Zero(t, daemon.stop())
 }
@@ -310,7 +310,7 @@ func TestServerBehindATunnelHasItsOwnCertificateName(t *testing.T) {
 			c.Close()
 		}
 	}()
-	code, out, stderr := redlockCommand(t, "status", "--node", "rediss://"+l.Addr().String(), "--tls-ca", files.cert, "--tls-server-name", "redis.internal")
+	code, out, stderr := redlockCommand(t, "status", "--dial-timeout", longEnough.String(), "--node", "rediss://"+l.Addr().String(), "--tls-ca", files.cert, "--tls-server-name", "redis.internal")
 	assert.Equal(t, exitNoQuorum, code)
 	assert.Contains(t, out+stderr, "wanted to match redis.internal")
 	assert.Equal(t, "redis.internal", <-asked)

@@ -18,12 +18,13 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// guarded is a client with the memory guard and the usual TTL.
+// guarded is a client with the memory guard. Its TTL is long, so that a wait for a quarantine differs
+// from a slow answer.
 func guarded(t *testing.T, urls []string) *redlock.Locker {
 	t.Helper()
 	nodes, err := pool.OpenWith(urls, patient...)
 	tr.NoError(t, err)
-	l, err := redlock.New(nodes, redlock.NodeTimeout(usualTTL/4))
+	l, err := redlock.New(nodes, redlock.TTL(endless), redlock.NodeTimeout(endless/4))
 	tr.NoError(t, err)
 	t.Cleanup(func() { l.Close() })
 	return l
@@ -37,7 +38,7 @@ func locksAtOnce(t *testing.T, urls []string, opts ...redlock.Option) {
 
 func lockNow(t *testing.T, l *redlock.Locker, opts ...redlock.Option) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), usualTTL/2)
+	ctx, cancel := context.WithTimeout(t.Context(), endless/2)
 	defer cancel()
 	began := time.Now()
 	lock, err := l.Acquire(ctx, "at once", opts...)
@@ -149,7 +150,7 @@ func TestResetReplacesRecordsThatBlockAllLocks(t *testing.T) {
 				assert.Zero(t, r.Forgot)
 				assert.Equal(t, record.Proof, r.Basis)
 				for _, step := range r.Steps {
-					assert.Equal(t, usualTTL, step.TTL, "of the client that goes on, which may have come already")
+					assert.Equal(t, endless, step.TTL, "of the client that goes on, which may have come already")
 				}
 				assert.Positive(t, ask(t, u, "PTTL", record.Key))
 			}

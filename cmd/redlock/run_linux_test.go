@@ -51,7 +51,7 @@ func TestPersonSeesTheHolder(t *testing.T) {
 	tr.NoError(t, lock.Release(t.Context()))
 }
 
-// shell starts an interactive shell that knows the command.
+// shell starts an interactive shell that knows the command. Its node timeout suits a TTL of 10s.
 func shell(t *testing.T, urls []string) *watched {
 	t.Helper()
 	bash, err := exec.LookPath("bash")
@@ -61,7 +61,7 @@ func shell(t *testing.T, urls []string) *watched {
 	p := command(t, urls)
 	path := p.Path
 	p.Path, p.Args, p.Stderr = bash, []string{"bash", "--norc", "--noprofile", "-i"}, nil
-	p.Env = append(p.Env, "PS1=$ ", "TERM=dumb", "HISTFILE=/dev/null", "redlock="+path, "REDLOCK_NODE_TIMEOUT=1600ms") // for a TTL of 2s, the shortest
+	p.Env = append(p.Env, "PS1=$ ", "TERM=dumb", "HISTFILE=/dev/null", "redlock="+path, "REDLOCK_NODE_TIMEOUT=8s")
 	return atTerminal(t, p.Cmd)
 }
 
@@ -91,7 +91,7 @@ func TestJobStoppedForTooLongIsEnded(t *testing.T) {
 	f := five(t)
 	l := client(t, f)
 	s := shell(t, f.URLs())
-	s.types(t, "$redlock run --ttl 2s x -- cat\n")
+	s.types(t, "$redlock run --ttl 10s --kill-after 0s x -- cat\n")
 	s.answers(t, "one")
 	s.insist(t, ctrlZ, "Stopped")
 	lock, err := l.Acquire(t.Context(), "x") // the lock is not renewed
@@ -143,7 +143,6 @@ func TestStoppedCommandCanBeEnded(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	p := command(t, f.URLs(), "run", "x", "--", "sh", "-c", "echo $$; kill -STOP $$").begin(t)
-	p.WaitDelay = endless / 20
 	pid, err := p.lines.ReadString('\n')
 	tr.NoError(t, err)
 	eventually(t, "it is stopped", func() bool {
@@ -234,7 +233,7 @@ func TestCommandOfAnotherUserIsReported(t *testing.T) {
 	f := five(t)
 	redlock, setuid := worldReadable(t, 0o755), worldReadable(t, 0o755|os.ModeSetuid)
 	begin := func(name string, argv ...string) (*process, io.Closer) {
-		p := command(t, f.URLs(), append([]string{"run", "--ttl", "2s", name, "--"}, argv...)...).role("root", "")
+		p := command(t, f.URLs(), append([]string{"run", "--ttl", "10s", "--kill-after", "0s", name, "--"}, argv...)...).role("root", "")
 		p.Path, p.SysProcAttr = redlock, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 		in, err := p.StdinPipe()
 		tr.NoError(t, err)

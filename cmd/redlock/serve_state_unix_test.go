@@ -25,7 +25,7 @@ func TestServeIsRestarted(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	file := filepath.Join(t.TempDir(), "state")
-	flags := []string{"--listen", "127.0.0.1:0", "--state", file, "--ttl", "30s"}
+	flags := []string{"--listen", "127.0.0.1:0", "--state", file, "--ttl", "1m"}
 	s := startServe(t, f, flags...)
 	var leases []string
 	for _, body := range []string{`{"name":"a","fenced":true,"owner":"web-3"}`, `{"name":"r","kind":"shared"}`, `{"names":["x","y"]}`} {
@@ -58,7 +58,7 @@ func TestServeIsRestarted(t *testing.T) {
 func TestKilledServeLeavesNoState(t *testing.T) {
 	t.Parallel()
 	f := five(t)
-	flags := []string{"--listen", "127.0.0.1:0", "--state", filepath.Join(t.TempDir(), "state"), "--ttl", "3s"}
+	flags := []string{"--listen", "127.0.0.1:0", "--state", filepath.Join(t.TempDir(), "state"), "--ttl", "10s"}
 	s := startServe(t, f, flags...)
 	lease := s.take("a").Lease
 	s.signal(t, syscall.SIGKILL)
@@ -96,13 +96,13 @@ func TestServeDisconnectsBeforeItWritesItsState(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state")
 	c := &cobra.Command{}
 	s := &serveCommand{servers: serverFlags(c), state: stateFile(file)}
-	s.flags = c.Flags()
-	locker, err := s.servers.open([]serverSet{{urls: f.URLs()}}, redlock.MemoryGuard(false))
+	s.flags, s.reach.timeout = c.Flags(), longEnough
+	locker, err := s.servers.open([]serverSet{{urls: f.URLs()}}, redlock.MemoryGuard(false), redlock.TTL(endless), redlock.NodeTimeout(longEnough))
 	tr.NoError(t, err)
 	defer locker.Close()
 	lock, err := locker.Acquire(t.Context(), "a")
 	tr.NoError(t, err)
-	tr.NoError(t, s.leave(serve.New(locker, serve.Config{TTL: usualTTL})))
+	tr.NoError(t, s.leave(serve.New(locker, serve.Config{TTL: endless})))
 	assert.FileExists(t, file)
 	assert.ErrorIs(t, lock.Release(t.Context()), redlock.ErrNoQuorum)
 	_, err = client(t, f).TryAcquire(t.Context(), "a")
@@ -155,7 +155,7 @@ func TestServeReleasesItsLocksWithoutAState(t *testing.T) {
 func TestServeAnswersWhileItResumes(t *testing.T) {
 	t.Parallel()
 	f := five(t)
-	flags := []string{"--listen", "127.0.0.1:0", "--state", filepath.Join(t.TempDir(), "state"), "--ttl", "1h"}
+	flags := []string{"--listen", "127.0.0.1:0", "--state", filepath.Join(t.TempDir(), "state"), "--ttl", "1h", "--dial-timeout", "5s"}
 	s := startServe(t, f, flags...)
 	lease := "/v1/locks/" + s.take("a").Lease
 	tr.Zero(t, s.stop(), s.stderr.String())

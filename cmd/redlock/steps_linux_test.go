@@ -81,7 +81,7 @@ func interrupt(t *testing.T, f fleet.Fleet, next *redlock.Locker, i interruption
 		t.Cleanup(func() { r.Close() })
 		h.relays, urls = append(h.relays, r), append(urls, r.URL())
 	}
-	p := command(t, urls, "run", "--ttl", "2s", i.String(), "--", "timeout", "60", self(t))
+	p := command(t, urls, "run", "--ttl", "2s", "--wait", "1m", i.String(), "--", "timeout", "60", self(t))
 	p.Env = slices.DeleteFunc(p.Env, func(v string) bool { return strings.HasPrefix(v, commandEnv+"=") })
 	p.Env = append(p.Env, "REDLOCK_TEST_TRACE="+fmt.Sprint(i.target, " ", i.fault, " ", i.step))
 	p.role("trace", h.file)
