@@ -109,11 +109,7 @@ func (k *Key) attemptAnswered(b *Ballot, node int, a *Answer, now clock.Instant)
 	case b.isLost(), b.isSplit() && b.silent()&^k.remember().silent == 0:
 		k.loseAttempt(now)
 	case b.isSplit() && !c.claim.adopts(): // an adopter delays no other callers
-		limit := k.past.answerLimit(b.Req.Timeout)
-		if len(k.tryCallers) > 0 {
-			limit = k.past.tryLimit(b.Req.Timeout)
-		}
-		c.until = min(c.until, now.Add(limit))
+		c.until = min(c.until, now.Add(k.lateLimit(b.Req.Timeout)))
 	}
 }
 
@@ -253,7 +249,7 @@ func (k *Key) loseAttempt(now clock.Instant) {
 	refusers := b.with(protocol.Refused)
 	c.loses(b.explain(now))
 	k.rollBack(refusers, now)
-	until := min(b.timeout(), now.Add(k.past.tryLimit(b.Req.Timeout)))
+	until := min(b.timeout(), now.Add(k.lateLimit(b.Req.Timeout)))
 	if refusers == 0 || now >= until || c.lost.Kind == ByOther && len(k.tryCallers) == 0 {
 		k.concludeLost(now)
 		return
