@@ -159,7 +159,7 @@ func TestReturnedSlotInvalidatesTheVote(t *testing.T) {
 		return strings.Contains(cluster(0, "NODES"), ids[1]) && strings.Contains(cluster(1, "NODES"), ids[0]) &&
 			strings.Contains(cluster(0, "INFO"), "cluster_state:ok") && strings.Contains(cluster(1, "INFO"), "cluster_slots_assigned:16384")
 	}, "two servers that know each other")
-	// Of two claims to a slot, that of the higher epoch wins, so each claim needs an epoch that both know.
+	// The claim with the higher epoch wins a slot. So each claim must wait until both know the last epoch.
 	epoch := regexp.MustCompile(`cluster_current_epoch:(\d+)`)
 	agreed := func() bool {
 		a, b := epoch.FindString(cluster(0, "INFO")), epoch.FindString(cluster(1, "INFO"))

@@ -419,9 +419,8 @@ func TestNestedLocksFailAtOnce(t *testing.T) {
 	})
 }
 
-// TestOutageIsReportedToAllWaitersAtOnce: callers of one process that wait for one name do not get
-// the error one after the other, each after its own try. The error does not affect a caller that
-// arrives after the servers answer again.
+// TestOutageIsReportedToAllWaitersAtOnce: one attempt reports the outage to all waiters of a name.
+// A caller that arrives after the servers answer again gets no error.
 func TestOutageIsReportedToAllWaitersAtOnce(t *testing.T) {
 	for way, opts := range map[string][]redlock.Option{"plain": nil, "permits": {redlock.Permits(2)}} {
 		simulateCase(t, way, 3, func(t *testing.T, w *sim.World) {

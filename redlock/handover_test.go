@@ -65,8 +65,8 @@ func TestLocalReleaseWakesTheNextCallerAtOnce(t *testing.T) {
 	})
 }
 
-// TestWaitEndsWithTheHoldersTTL: however long the pauses have become, the last pause ends when the
-// key of a dead holder must have expired.
+// TestWaitEndsWithTheHoldersTTL: a waiter's pauses grow, but the last pause ends when the key of a
+// dead holder must have expired.
 func TestWaitEndsWithTheHoldersTTL(t *testing.T) {
 	for _, life := range []time.Duration{30 * time.Millisecond, 300 * time.Millisecond, 1050 * time.Millisecond, 10 * time.Second} {
 		simulateCase(t, life.String(), 5, func(t *testing.T, w *sim.World) {

@@ -42,7 +42,7 @@ func TestPrefixIsAPartOfTheKey(t *testing.T) {
 			require.NoError(t, k.Release(t.Context()))
 			require.NoError(t, (<-waiting).Release(t.Context()))
 			reader := read(t, l, name)
-			isHeld(t, other, name) // this attempt is a writer's, with an intent
+			isHeld(t, other, name) // a writer's attempt, with an intent
 			look()
 			require.NoError(t, reader.Release(t.Context()))
 			for range 3 {

@@ -268,7 +268,7 @@ func TestResetReplacesOnlyShownRecords(t *testing.T) {
 	assert.ErrorContains(t, r.verdict(), "no lock can be taken")
 }
 
-// TestResetRefusesUnknownLocks: with --yes, nobody would notice that the locks are unknown.
+// TestResetRefusesUnknownLocks: with --yes, no user would see that the locks are unknown.
 func TestResetRefusesUnknownLocks(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleet.Process, 3)

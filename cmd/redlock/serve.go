@@ -154,7 +154,7 @@ func (s *serveCommand) run(ctx context.Context) error {
 	onHangup.Store(func() { // the other files are read for each connection
 		text := "redlock: SIGHUP: read the rights again; other files are read for each connection"
 		if d.rights != nil {
-			d.rights.Current() // which reports a mistake once
+			d.rights.Current() // reports a mistake once
 			if err := d.rights.Wrong(); err != nil {
 				text = fmt.Sprintf("redlock: SIGHUP: kept the last valid rights (%s); other files are read for each connection", plain.OneLine(err.Error()))
 			}

@@ -555,7 +555,7 @@ func TestServeOutlivesTheReaderOfItsLog(t *testing.T) {
 	}
 }
 
-// TestSignalEndsServeAfterAHangup whose message nobody reads, because the reader of the log hangs.
+// TestSignalEndsServeAfterAHangup: SIGTERM ends serve even if the reader of its log hangs.
 func TestSignalEndsServeAfterAHangup(t *testing.T) {
 	t.Parallel()
 	p := command(t, startFleet(t, fleet.Embedded, 3).URLs(), "serve", "--listen", "127.0.0.1:0")

@@ -59,7 +59,7 @@ func NewLocker(locker *redlock.Locker, every time.Duration, opts ...redlock.Opti
 // without repeats a hiccup of the servers would cost the tick.
 const tries = 5
 
-// mostEarly is the longest time by which a start may precede its tick. gocron starts a job at its
+// mostEarly is the longest time from a start to its tick. gocron starts a job at its
 // time or later, so a start is early only if the clock was set back.
 const mostEarly = time.Minute
 

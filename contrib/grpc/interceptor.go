@@ -195,8 +195,8 @@ func keyError(err error) error {
 	return status.Error(codes.InvalidArgument, "The call does not name anything that can be locked.")
 }
 
-// answer returns the answer to a call that did not get its lock. The answer contains nothing of the
-// error's text, which has names of locks and servers.
+// answer returns the answer to a call that did not get its lock. The answer omits the error's
+// text, because it names locks and servers.
 func answer(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return status.FromContextError(ctx.Err()).Err()

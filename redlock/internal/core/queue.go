@@ -495,7 +495,7 @@ func (g *Group) draw(key string, avoid quorum.Set) int {
 	return best
 }
 
-// drawOf draws a node outside both sets. If there is none, it draws a node outside avoid.
+// drawOf draws a node outside both sets, or outside avoid if the sets contain every node.
 func (s *situation) drawOf(rather, avoid quorum.Set) int {
 	if i := s.group.draw(s.key, rather|avoid); i >= 0 {
 		return i

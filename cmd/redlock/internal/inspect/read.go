@@ -76,7 +76,7 @@ type Member struct {
 // Limits of a Question.
 const (
 	MostPermits = 1000 // of a name
-	MostReaders = 1000 // most readers of a lock that one server is asked for; it returns the readers that stay longest
+	MostReaders = 1000 // of a lock on one server; the server returns the readers that stay longest
 	LongestName = 1024 // bytes of a lock's key
 )
 
