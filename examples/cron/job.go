@@ -9,17 +9,20 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
+// patience is long, because the whole example runs on one machine, which may be busy.
+var patience = 2 * time.Second
+
 // open returns the nightly report of one machine. Cron starts it on all machines, where they run
 //
 //	outcome, err := report.Run(ctx, work)
 func open(urls []string) (*redlock.Locker, once.Job, error) {
-	nodes, err := pool.Open(urls...)
+	nodes, err := pool.OpenWith(urls, pool.DialTimeout(patience), pool.StallTimeout(patience))
 	if err != nil {
 		return nil, once.Job{}, err
 	}
 	locker, err := redlock.New(nodes,
-		redlock.NodeTimeout(2*time.Second), // the whole example runs on one machine, which may be busy
-		redlock.MemoryGuard(false),         // otherwise new servers would have no vote for a TTL, and the first tick would not run
+		redlock.NodeTimeout(patience),
+		redlock.MemoryGuard(false), // otherwise new servers would have no vote for a TTL, and the first tick would not run
 	)
 	if err != nil {
 		return nil, once.Job{}, err

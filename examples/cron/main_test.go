@@ -8,7 +8,10 @@ import (
 	"github.com/redquorum/redquorum/examples/internal/stage"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	patience *= 4 // a busy machine may stand still for seconds
+	goleak.VerifyTestMain(m)
+}
 
 func TestStory(t *testing.T) {
 	stage.Test(t, story, "4 ticks, 4 reports", "clara did not run\n    clara: no quorum, 0 of 5 votes\n",

@@ -94,7 +94,7 @@ func TestPlainLocksAndRedlockExcludeEachOther(t *testing.T) {
 			require.NoError(t, lock.Extend(t.Context()), "a refused client leaves it alone")
 			require.NoError(t, lock.Release(t.Context()))
 
-			p = theirs.start(t, "1", long)
+			p = theirs.start(t, "6", long)
 			p.Says("^working$")
 			_, err = ours.TryAcquire(t.Context(), name)
 			require.ErrorIs(t, err, redlock.ErrHeld)
@@ -115,7 +115,7 @@ func TestPlainLocksAndRedlockExcludeEachOther(t *testing.T) {
 				theirs.do(t, i, "DEL", name)
 			}
 
-			p = theirs.start(t, "600", "5000")
+			p = theirs.start(t, "600", "8000")
 			p.Says("^working$")
 			for i := range 3 {
 				theirs.do(t, i, "SET", name, "another's", "PX", limit.Milliseconds())
@@ -127,11 +127,11 @@ func TestPlainLocksAndRedlockExcludeEachOther(t *testing.T) {
 			}
 
 			if file == "lock.py" { // lock.py extends its lock
-				p = theirs.start(t, "4", "3000")
+				p = theirs.start(t, "10", "9000")
 				assert.Equal(t, 0, end(p), "the work may outlast the TTL")
 
 				for { // on a busy machine the work may end before the program is stopped
-					p = theirs.start(t, "2", "3000")
+					p = theirs.start(t, "6", "8000")
 					p.Says("^working$")
 					require.NoError(t, p.Signal(syscall.SIGSTOP))
 					if theirs.do(t, 0, "GET", name) != nil {

@@ -130,6 +130,9 @@ type charge struct {
 	answer chan error
 }
 
+// ttl is the time for which an order stays locked if its instance vanishes.
+var ttl = 2 * time.Second
+
 // open starts an instance.
 func open(ledger *Ledger, urls []string) (*instance, error) {
 	nodes, err := pool.Open(urls...)
@@ -138,10 +141,10 @@ func open(ledger *Ledger, urls []string) (*instance, error) {
 	}
 	in := &instance{charges: make(chan charge)}
 	in.locker, err = redlock.New(nodes,
-		redlock.Prefix("example:handler:"),         // separates the example from other keys on the servers
-		redlock.TTL(2*time.Second),                 // time for which an order stays locked if its instance vanishes
-		redlock.NodeTimeout(1500*time.Millisecond), // the whole example runs on one machine, which may be busy
-		redlock.MemoryGuard(false),                 // otherwise new servers would have no vote for a TTL; a real shop leaves it on
+		redlock.Prefix("example:handler:"), // separates the example from other keys on the servers
+		redlock.TTL(ttl),
+		redlock.NodeTimeout(ttl*3/4), // the whole example runs on one machine, which may be busy
+		redlock.MemoryGuard(false),   // otherwise new servers would have no vote for a TTL; a real shop leaves it on
 	)
 	if err != nil {
 		return nil, err

@@ -39,7 +39,7 @@ func TestEachLanguageHoldsALock(t *testing.T) {
 			testenv.NeedProgram(t, interpreter)
 			start := func(seconds string) *stage.Program {
 				return stage.Start(t, interpreter, []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "REDLOCK_NODES=" + strings.Join(f.URLs(), ","),
-					"REDLOCK_MEMORY_GUARD=false", "REDLOCK_NODE_TIMEOUT=2s", "REDLOCK_TTL=15s", "REDLOCK_CONFIG=/dev/null"},
+					"REDLOCK_MEMORY_GUARD=false", "REDLOCK_NODE_TIMEOUT=10s", "REDLOCK_DIAL_TIMEOUT=20s", "REDLOCK_TTL=15s", "REDLOCK_CONFIG=/dev/null"},
 					interpreter, file, interpreter, seconds)
 			}
 			p := start("1")
@@ -72,8 +72,8 @@ func TestEachLanguageHoldsALock(t *testing.T) {
 // fakes are programs that replace redlock. The first one simulates a program that was stopped: the
 // lock expired before the lines were written. The second one uses another clock.
 var fakes = map[string]string{
-	"an old line":   `echo "{\"event\":\"renewed\",\"remaining_ms\":60000,\"until_ms\":$((now - 1))}"`,
-	"another clock": `echo "{\"event\":\"renewed\",\"remaining_ms\":60000,\"until_ms\":$((now + 9999999))}"`,
+	"an old line":   `echo "{\"event\":\"renewed\",\"remaining_ms\":600000,\"until_ms\":$((now - 1))}"`,
+	"another clock": `echo "{\"event\":\"renewed\",\"remaining_ms\":600000,\"until_ms\":$((now + 9999999))}"`,
 }
 
 // TestEachLanguageStopsByTheCommonClock: a program does not count from the time at which it read a
@@ -87,7 +87,7 @@ func TestEachLanguageStopsByTheCommonClock(t *testing.T) {
 	for name, line := range fakes {
 		bin := t.TempDir()
 		fake := "#!/bin/sh\nread -r up _ </proc/uptime\nnow=$((${up%.*} * 1000))\n" +
-			`echo "{\"event\":\"held\",\"fence\":5,\"remaining_ms\":60000,\"until_ms\":$((now + 60000))}"` + "\nsleep 0.3\n" + line + "\ncat >/dev/null\nexit 79\n"
+			`echo "{\"event\":\"held\",\"fence\":5,\"remaining_ms\":600000,\"until_ms\":$((now + 600000))}"` + "\nsleep 0.3\n" + line + "\ncat >/dev/null\nexit 79\n"
 		require.NoError(t, os.WriteFile(filepath.Join(bin, "redlock"), []byte(fake), 0o755))
 		for interpreter, file := range programs {
 			t.Run(name+", "+interpreter, func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestEachLanguageStopsByTheCommonClock(t *testing.T) {
 					t.Skip("it reads the same clock by the same call")
 				}
 				testenv.NeedProgram(t, interpreter)
-				ctx, cancel := context.WithTimeout(t.Context(), limit/4)
+				ctx, cancel := context.WithTimeout(t.Context(), limit)
 				defer cancel()
 				p := exec.CommandContext(ctx, interpreter, file, "x", "600")
 				p.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))

@@ -9,6 +9,9 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
+// ttl is the time without a leader if the leader vanishes.
+var ttl = 3 * time.Second
+
 // open returns the Locker of one candidate, and its election.
 func open(urls []string) (*redlock.Locker, *election.Election, error) {
 	nodes, err := pool.Open(urls...)
@@ -16,8 +19,8 @@ func open(urls []string) (*redlock.Locker, *election.Election, error) {
 		return nil, nil, err
 	}
 	locker, err := redlock.New(nodes,
-		redlock.TTL(3*time.Second),         // time without a leader if the leader vanishes
-		redlock.NodeTimeout(2*time.Second), // the whole example runs on one machine, which may be busy
+		redlock.TTL(ttl),
+		redlock.NodeTimeout(2*ttl/3), // the whole example runs on one machine, which may be busy
 	)
 	if err != nil {
 		return nil, nil, err

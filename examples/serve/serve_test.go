@@ -39,8 +39,8 @@ const (
 	limit = time.Minute
 
 	// soon is the longest time for a notification. Without notifications a client would ask again
-	// after a third of the TTL, slow.
-	soon = 3 * time.Second
+	// after a third of the TTL, limit.
+	soon = limit / 5
 	slow = 15 * time.Second
 	fast = 4 * time.Second
 )
@@ -102,7 +102,7 @@ func serve(t *testing.T, ttl time.Duration, flags ...string) *daemon {
 	f := testenv.Servers(t, fleet.Process, fleet.Options{Nodes: 3, Volatile: true})
 	d := &daemon{t: t, socket: filepath.Join(t.TempDir(), "s"), locker: stage.Locker(t, f.URLs())}
 	d.flags = append([]string{"serve", "--listen", "unix:" + d.socket, "--ttl", ttl.String(),
-		"--nodes", strings.Join(f.URLs(), ","), "--memory-guard=false", "--node-timeout", (fast / 2).String()}, flags...)
+		"--nodes", strings.Join(f.URLs(), ","), "--memory-guard=false", "--node-timeout", (ttl * 3 / 4).String(), "--dial-timeout", limit.String()}, flags...)
 	d.run()
 	return d
 }
@@ -144,7 +144,11 @@ func runnable() (names []string) {
 
 // startAll starts all clients, and waits until each has its lock.
 func (d *daemon) startAll(seconds string) (all []*stage.Program) {
-	for _, client := range runnable() {
+	return d.startSome(runnable(), seconds)
+}
+
+func (d *daemon) startSome(names []string, seconds string) (all []*stage.Program) {
+	for _, client := range names {
 		all = append(all, d.start(client, seconds))
 	}
 	for _, w := range all {
@@ -177,7 +181,7 @@ func TestWorkUnderALock(t *testing.T) {
 // TestOneAtATime: another client is refused during the work, and a lost lock ends the work.
 func TestOneAtATime(t *testing.T) {
 	t.Parallel()
-	d := serve(t, slow)
+	d := serve(t, limit)
 	all := d.startAll("600")
 	var others []*stage.Program
 	for _, w := range all {
@@ -203,10 +207,10 @@ func TestOneAtATime(t *testing.T) {
 // work has passed.
 func TestStoppedClient(t *testing.T) {
 	t.Parallel()
-	d := serve(t, fast)
+	d := serve(t, slow)
 	var all []*stage.Program
 	for _, client := range runnable() {
-		w := d.start(client, "3")
+		w := d.start(client, "10")
 		w.Says("working")
 		require.NoError(t, w.Signal(syscall.SIGSTOP))
 		all = append(all, w)
@@ -259,7 +263,7 @@ func TestMachineThatSleeps(t *testing.T) {
 	if _, err := exec.LookPath("cc"); err != nil {
 		t.Skip(err)
 	}
-	d, dir := serve(t, fast), t.TempDir()
+	d, dir := serve(t, slow), t.TempDir()
 	source, library, slept := filepath.Join(dir, "asleep.c"), filepath.Join(dir, "asleep.so"), filepath.Join(dir, "slept")
 	require.NoError(t, os.WriteFile(source, []byte(asleep), 0o600))
 	require.NoError(t, os.WriteFile(slept, make([]byte, 8), 0o600))
@@ -270,7 +274,7 @@ func TestMachineThatSleeps(t *testing.T) {
 		if d.env = []string{"LD_PRELOAD=" + library, "ASLEEP=" + slept}; client == "sh" {
 			d.env = nil // no library: the clocks of its programs do not matter
 		}
-		w := d.start(client, "3")
+		w := d.start(client, "10")
 		w.Says("working")
 		require.NoError(t, w.Signal(syscall.SIGSTOP))
 		all = append(all, w)
@@ -305,18 +309,25 @@ func TestDaemonThatIsDown(t *testing.T) {
 	for name, signal := range map[string]os.Signal{"killed": syscall.SIGKILL, "stopped": syscall.SIGSTOP} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := serve(t, slow)
-			all := d.startAll("600")
-			require.NoError(t, d.cmd.Process.Signal(signal))
-			free := make([]time.Time, len(all))
-			var waiting sync.WaitGroup
-			for i, w := range all {
-				waiting.Go(func() { free[i] = d.await(w.Name) })
-			}
-			waiting.Wait()
-			for i, w := range all {
-				assert.Less(t, w.Says("^stopped$"), free[i], w.Name)
-				w.Ends(79)
+			late := runnable()
+			for tries := 0; len(late) > 0; tries++ { // a busy machine may delay the line of a client
+				require.Less(t, tries, 3, "%v", late)
+				d := serve(t, slow)
+				all := d.startSome(late, "600")
+				require.NoError(t, d.cmd.Process.Signal(signal))
+				free := make([]time.Time, len(all))
+				var waiting sync.WaitGroup
+				for i, w := range all {
+					waiting.Go(func() { free[i] = d.await(w.Name) })
+				}
+				waiting.Wait()
+				late = nil
+				for i, w := range all {
+					if !w.Says("^stopped$").Before(free[i]) {
+						late = append(late, w.Name)
+					}
+					w.Ends(79)
+				}
 			}
 		})
 	}
@@ -325,7 +336,7 @@ func TestDaemonThatIsDown(t *testing.T) {
 // TestDaemonThatEnds: the daemon waits for its clients, which end their work at once.
 func TestDaemonThatEnds(t *testing.T) {
 	t.Parallel()
-	d := serve(t, slow)
+	d := serve(t, limit)
 	all := d.startAll("600")
 	ends := time.Now()
 	require.NoError(t, d.cmd.Process.Signal(syscall.SIGTERM))

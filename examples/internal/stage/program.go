@@ -36,7 +36,7 @@ type Line struct {
 // Start starts a program with the environment of the test plus env. The program ends with the test.
 func Start(t *testing.T, name string, env []string, command ...string) *Program {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*limit)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*limit)
 	p := &Program{Name: name, Cmd: exec.CommandContext(ctx, command[0], command[1:]...), Lines: make(chan Line, 10), t: t}
 	p.Cmd.Env = append(os.Environ(), env...)
 	p.Cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the process group includes the work of a shell, which is a process, too
@@ -75,12 +75,12 @@ func (p *Program) Ends(code int) {
 	assert.Equal(p.t, code, p.Cmd.ProcessState.ExitCode(), p.Name)
 }
 
-// Locker opens a Locker for a test. It trusts the servers at once.
+// Locker opens a Locker for a test. It trusts the servers at once. A busy machine is no outage for it.
 func Locker(t *testing.T, urls []string) *redlock.Locker {
 	t.Helper()
-	nodes, err := pool.Open(urls...)
+	nodes, err := pool.OpenWith(urls, pool.StallTimeout(limit/2), pool.DialTimeout(limit/2))
 	require.NoError(t, err)
-	l, err := redlock.New(nodes, redlock.MemoryGuard(false), redlock.NodeTimeout(2*time.Second), redlock.TTL(time.Minute))
+	l, err := redlock.New(nodes, redlock.MemoryGuard(false), redlock.NodeTimeout(limit/2), redlock.TTL(limit))
 	require.NoError(t, err)
 	t.Cleanup(func() { l.Close() })
 	return l
