@@ -49,7 +49,7 @@ func TestRunIsMeasuredAndShown(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
-	got := call(t.Context(), "--duration", "3s", "--rounds", "2", "--fault", "kill 1 at 1500ms for 500ms", "--json", in("run.json"), "--svg", in("pictures"))
+	got := call(t.Context(), "--duration", "7s", "--rate", "200", "--rounds", "2", "--fault", "kill 1 at 5500ms for 500ms", "--json", in("run.json"), "--svg", in("pictures"))
 	require.Zero(t, got.code, got.errors)
 	assert.Empty(t, got.errors)
 	assert.Contains(t, got.out, "SAY NOTHING ABOUT SPEED")
@@ -69,7 +69,7 @@ func TestRunIsMeasuredAndShown(t *testing.T) {
 		require.NotNil(t, trial.Fault)
 		assert.Equal(t, "kill 1 of 5", trial.Fault.What)
 		assert.Positive(t, trial.Fault.Before.Count())
-		assert.Len(t, trial.Fault.Slices, 30)
+		assert.Len(t, trial.Fault.Slices, 70)
 		assert.Len(t, trial.Commands, 5)
 	}
 	assert.Equal(t, "redquorum redsync redsync redquorum", strings.Join(order, " "), "each round begins with another")

@@ -139,7 +139,7 @@ func TestChecksFindTwoHoldersWithoutTheMemoryGuard(t *testing.T) {
 func TestFalseClaimOfAProgramIsFound(t *testing.T) {
 	t.Parallel()
 	const liar = `echo; exec cat` + " #" // this program grants every lock at once
-	v, text := try(t, "kill-clients", 2*time.Second, "--ttl", "300ms", "--nodes", "1", "--client", liar)
+	v, text := try(t, "kill-clients", 6*time.Second, "--ttl", "300ms", "--nodes", "1", "--client", liar)
 	assert.Positive(t, v.Broken("overlap"))
 	assert.Positive(t, v.Notice)
 	assert.Positive(t, v.Broken("register"), "the resource sees it, whatever clients say")

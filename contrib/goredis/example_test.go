@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -38,7 +39,8 @@ func Example() {
 		clients = append(clients, client)
 	}
 
-	locker, err := open(clients, redlock.MemoryGuard(false)) // so that new servers vote at once
+	locker, err := open(clients, redlock.MemoryGuard(false), // so that new servers vote at once
+		redlock.NodeTimeout(8*time.Second)) // for a busy machine
 	if err != nil {
 		log.Fatal(err)
 	}

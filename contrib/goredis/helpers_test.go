@@ -40,6 +40,7 @@ func optionsOf(t *testing.T, url string) *redis.Options {
 	t.Helper()
 	o, err := redis.ParseURL(url)
 	require.NoError(t, err)
+	o.DialTimeout, o.ReadTimeout = failAfter, failAfter // go-redis would send a late command again
 	return o
 }
 
@@ -50,11 +51,14 @@ func newClient(t *testing.T, o *redis.Options) *redis.Client {
 	return c
 }
 
+// patient are options of nodes for which a busy machine is no outage.
+var patient = []pool.Option{pool.StallTimeout(failAfter), pool.DialTimeout(failAfter)}
+
 // newLocker returns a Locker on the nodes. Their servers have nothing to forget.
 func newLocker(t *testing.T, nodes []pool.Node, err error) *redlock.Locker {
 	t.Helper()
 	require.NoError(t, err)
-	l, err := redlock.New(nodes, redlock.NodeTimeout(4*time.Second), redlock.MemoryGuard(false))
+	l, err := redlock.New(nodes, redlock.TTL(2*failAfter), redlock.NodeTimeout(failAfter), redlock.MemoryGuard(false))
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, l.Close()) })
 	return l
@@ -63,7 +67,7 @@ func newLocker(t *testing.T, nodes []pool.Node, err error) *redlock.Locker {
 // on returns a Locker on the single server of a client with the options.
 func on(t *testing.T, o *redis.Options, opts ...pool.Option) *redlock.Locker {
 	t.Helper()
-	nodes, err := goredis.Nodes([]*redis.Client{newClient(t, o)}, append(opts, pool.StallTimeout(failAfter))...)
+	nodes, err := goredis.Nodes([]*redis.Client{newClient(t, o)}, append(opts, patient...)...)
 	return newLocker(t, nodes, err)
 }
 

@@ -32,9 +32,9 @@ func TestLocksExcludeLocksOfURLs(t *testing.T) {
 	for _, url := range urls {
 		clients = append(clients, newClient(t, optionsOf(t, url)))
 	}
-	nodes, err := goredis.Nodes(clients)
+	nodes, err := goredis.Nodes(clients, patient...)
 	ours := newLocker(t, nodes, err)
-	nodes, err = pool.Open(urls...)
+	nodes, err = pool.OpenWith(urls, patient...)
 	theirs := newLocker(t, nodes, err)
 	for _, pair := range [][2]*redlock.Locker{{ours, theirs}, {theirs, ours}} {
 		k, err := pair[0].Acquire(t.Context(), name)
@@ -95,7 +95,7 @@ func TestEachServerUsesTheDialerOfItsClient(t *testing.T) {
 		}
 		clients = append(clients, newClient(t, o))
 	}
-	nodes, err := goredis.Nodes(clients)
+	nodes, err := goredis.Nodes(clients, patient...)
 	k := lock(t, newLocker(t, nodes, err))
 	for _, url := range urls {
 		awaitValue(t, newClient(t, optionsOf(t, url)), k)

@@ -27,7 +27,7 @@ func newServer(locker *redlock.Locker) (*grpc.Server, error) {
 			return "service:" + r.GetService(), nil
 		}
 		return "", redlockgrpc.ErrSkip // the call needs no lock
-	}, redlockgrpc.Wait(2*time.Second)) // default: one try
+	}, redlockgrpc.Wait(8*time.Second)) // default: one try
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package redsync_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"reflect"
@@ -29,10 +30,7 @@ const (
 
 func theirMutexes(pools []redis.Pool) func(string, settings) mutex {
 	return func(name string, s settings) mutex {
-		opts := []upstream.Option{upstream.WithTimeoutFactor(timeoutFactor)}
-		if s.expiry > 0 {
-			opts = append(opts, upstream.WithExpiry(s.expiry))
-		}
+		opts := []upstream.Option{upstream.WithTimeoutFactor(timeoutFactor), upstream.WithExpiry(cmp.Or(s.expiry, time.Minute))}
 		if s.value != "" {
 			opts = append(opts, upstream.WithValue(s.value))
 		}
@@ -46,10 +44,7 @@ func theirMutexes(pools []redis.Pool) func(string, settings) mutex {
 // ourMutexes is like theirMutexes, for this package.
 func ourMutexes(locker *redlock.Locker) func(string, settings) mutex {
 	return func(name string, s settings) mutex {
-		opts := []redsync.Option{redsync.WithTimeoutFactor(timeoutFactor)}
-		if s.expiry > 0 {
-			opts = append(opts, redsync.WithExpiry(s.expiry))
-		}
+		opts := []redsync.Option{redsync.WithTimeoutFactor(timeoutFactor), redsync.WithExpiry(cmp.Or(s.expiry, time.Minute))}
 		if s.value != "" {
 			opts = append(opts, redsync.WithValue(s.value))
 		}
@@ -127,7 +122,7 @@ func TestLockedMutexIsTaken(t *testing.T) {
 		assert.True(t, first.Until().IsZero())
 		require.NoError(t, first.Lock())
 		assert.GreaterOrEqual(t, l.holding(t, first), 3)
-		assert.WithinDuration(t, time.Now().Add(8*time.Second), first.Until(), 4*time.Second)
+		assert.WithinDuration(t, time.Now().Add(time.Minute), first.Until(), 30*time.Second)
 		for _, m := range []mutex{second, first} {
 			err := m.TryLock()
 			assert.GreaterOrEqual(t, len(l.taken(err)), 3, "%v", err)
@@ -176,7 +171,7 @@ func TestUnlockedMutexCanBeLockedAgain(t *testing.T) {
 
 func TestMutexLockedByAnotherIsNotExtended(t *testing.T) {
 	each(t, func(t *testing.T, l *library) {
-		first, second := l.mutex(t.Name(), settings{setNX: true}), l.mutex(t.Name(), settings{expiry: time.Minute})
+		first, second := l.mutex(t.Name(), settings{setNX: true}), l.mutex(t.Name(), settings{})
 		require.NoError(t, first.Lock())
 		for i := range l.servers {
 			l.do(t, i, "PEXPIRE", first.Name(), 1)
@@ -205,15 +200,15 @@ func TestAnotherProcessCanUnlockByTheValue(t *testing.T) {
 // TestMutexExtendsByItsOwnExpiry: redsync has no other way to change an expiry.
 func TestMutexExtendsByItsOwnExpiry(t *testing.T) {
 	each(t, func(t *testing.T, l *library) {
-		first := l.mutex(t.Name(), settings{expiry: 10 * time.Second})
+		first := l.mutex(t.Name(), settings{})
 		require.NoError(t, first.Lock())
-		longer := l.mutex(t.Name(), settings{expiry: time.Minute, value: first.Value()})
+		longer := l.mutex(t.Name(), settings{expiry: 3 * time.Minute, value: first.Value()})
 		extended := time.Now()
 		succeeds(t)(longer.Extend())
-		assert.WithinRange(t, longer.Until(), extended.Add(50*time.Second), time.Now().Add(time.Minute))
+		assert.WithinRange(t, longer.Until(), extended.Add(2*time.Minute), time.Now().Add(3*time.Minute))
 		n := 0
 		for i := range l.servers {
-			if l.do(t, i, "PTTL", first.Name()).(int64) > 50_000 {
+			if l.do(t, i, "PTTL", first.Name()).(int64) > 90_000 {
 				n++
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/redquorum/redquorum/contrib/redsync"
 	"github.com/redquorum/redquorum/internal/fleet"
@@ -35,7 +36,7 @@ func Example() {
 	}
 	defer locker.Close()
 
-	mutex := rs.NewMutex("invoice:42")
+	mutex := rs.NewMutex("invoice:42", redsync.WithExpiry(5*time.Minute))
 	if err := mutex.Lock(); err != nil {
 		log.Fatal(err)
 	}

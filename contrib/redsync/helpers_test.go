@@ -34,7 +34,8 @@ type mutex interface {
 	Valid() (bool, error)
 }
 
-// settings are the options of a mutex, in either package. Zero means the default.
+// settings are the options of a mutex, in either package. A zero expiry means a minute, for which no
+// busy machine stands still; other zeros mean the default.
 type settings struct {
 	expiry time.Duration
 	value  string
@@ -96,9 +97,9 @@ func start(t *testing.T) (theirs, ours *library) {
 		t.Cleanup(func() { p.Close() })
 		all, pools = append(all, p), append(pools, redigo.NewPool(p))
 	}
-	nodes, err := pool.Open(five.URLs()...)
+	nodes, err := pool.OpenWith(five.URLs(), pool.DialTimeout(time.Minute), pool.StallTimeout(time.Minute))
 	require.NoError(t, err)
-	locker, err := redlock.New(nodes, redlock.NodeTimeout(4*time.Second), redlock.MemoryGuard(false)) // the servers have nothing to forget
+	locker, err := redlock.New(nodes, redlock.MemoryGuard(false)) // the servers have nothing to forget
 	require.NoError(t, err)
 	t.Cleanup(func() { locker.Close() })
 	return &library{all, theirMutexes(pools), theirTaken, upstream.ErrLockAlreadyExpired, upstream.ErrFailed},

@@ -8,6 +8,7 @@ import (
 	"log"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
@@ -36,7 +37,7 @@ func TestOptionsOfRueidisWithoutTLS(t *testing.T) {
 	server.RequireUserAuth("locks", "secret")
 	nodes, err := openAs(rueidis.ClientOption{Username: "locks", Password: "secret"}, []string{"redis://" + server.Addr() + "/1"})
 	require.NoError(t, err)
-	locker, err := redlock.New(nodes, redlock.MemoryGuard(false))
+	locker, err := redlock.New(nodes, redlock.MemoryGuard(false), redlock.NodeTimeout(8*time.Second))
 	require.NoError(t, err)
 	defer locker.Close()
 	require.NoError(t, locker.Do(t.Context(), "x", func(context.Context) error { return nil }))
@@ -62,7 +63,7 @@ func Example_rueidis() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	locker, err := redlock.New(nodes, redlock.MemoryGuard(false)) // a new server then votes at once
+	locker, err := redlock.New(nodes, redlock.MemoryGuard(false), redlock.NodeTimeout(8*time.Second)) // a new server then votes at once, and a busy machine in time
 	if err != nil {
 		log.Fatal(err)
 	}

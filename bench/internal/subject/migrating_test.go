@@ -32,6 +32,7 @@ func servers(t *testing.T, n int) (urls []string, clients []*goredislib.Client) 
 	for _, url := range f.URLs() {
 		o, err := goredislib.ParseURL(url)
 		require.NoError(t, err)
+		o.DialTimeout, o.ReadTimeout = time.Minute, time.Minute // go-redis would send a late command again
 		client := goredislib.NewClient(o)
 		t.Cleanup(func() { client.Close() })
 		clients = append(clients, client)
@@ -42,9 +43,9 @@ func servers(t *testing.T, n int) (urls []string, clients []*goredislib.Client) 
 // ours opens a Locker with long timeouts, so that a busy machine does not look like an outage.
 func ours(t *testing.T, urls []string, opts ...redlock.LockerOption) *redlock.Locker {
 	t.Helper()
-	nodes, err := pool.Open(urls...)
+	nodes, err := pool.OpenWith(urls, pool.DialTimeout(time.Minute), pool.StallTimeout(time.Minute))
 	require.NoError(t, err)
-	l, err := redlock.New(nodes, append([]redlock.LockerOption{redlock.MemoryGuard(false), redlock.NodeTimeout(4 * time.Second)}, opts...)...)
+	l, err := redlock.New(nodes, append([]redlock.LockerOption{redlock.MemoryGuard(false), redlock.NodeTimeout(8 * time.Second)}, opts...)...)
 	require.NoError(t, err)
 	t.Cleanup(func() { l.Close() })
 	return l
@@ -52,7 +53,7 @@ func ours(t *testing.T, urls []string, opts ...redlock.LockerOption) *redlock.Lo
 
 func TestRedsyncAndItsCounterparts(t *testing.T) {
 	urls, clients := servers(t, 3)
-	ctx, name, ttl, n, d := t.Context(), "invoice:42", time.Minute, 2, time.Millisecond // the node timeout is a twentieth of the TTL
+	ctx, name, ttl, n, d := t.Context(), "invoice:42", 5*time.Minute, 2, time.Millisecond // the node timeout is a twentieth of the TTL
 	var pools []redis.Pool
 	for _, client := range clients {
 		pools = append(pools, goredis.NewPool(client))
@@ -169,7 +170,7 @@ func TestRedislockAndItsCounterparts(t *testing.T) {
 func TestCounterpartsOfLibrariesInOtherLanguages(t *testing.T) {
 	urls, _ := servers(t, 3)
 	ctx, name, names, p, k := t.Context(), "a", []string{"a", "b"}, "app:", 2
-	ttl, lease, wait, d := 20*time.Second, 20*time.Second, time.Second, time.Second
+	ttl, lease, wait, d := 20*time.Second, 20*time.Second, time.Minute, time.Second
 	locker := ours(t, urls, redlock.Prefix(p), redlock.TTL(ttl))
 	lock, err := locker.Acquire(ctx, name, redlock.Wait(wait), redlock.TTL(lease), redlock.Renew(false))
 	require.NoError(t, err)

@@ -19,7 +19,7 @@ import (
 	"github.com/redquorum/redquorum/chaos/internal/history"
 )
 
-const limit = 10 * time.Second
+const limit = time.Minute
 
 func TestMain(m *testing.M) {
 	if is, err := client.Main(); is {
