@@ -124,7 +124,7 @@ func (g gate) test(binary, name string, m mutant) (said string, err error) {
 	for i, l := range levels {
 		levels[i] = "^" + regexp.QuoteMeta(l) + "$"
 	}
-	args := append([]string{"-test.v", "-test.timeout=2m", "-test.run=" + strings.Join(levels, "/")}, m.flags...)
+	args := append([]string{"-test.v", "-test.timeout=10m", "-test.run=" + strings.Join(levels, "/")}, m.flags...)
 	return do(filepath.Join(g.root, m.pkg), name, binary, args...)
 }
 
