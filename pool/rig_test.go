@@ -356,7 +356,7 @@ func (c replies) Receive(_ int, r protocol.Reply) {
 
 // testTimeout is the time for which a test waits for an event, long enough that only a bug exceeds
 // it.
-const testTimeout = time.Minute
+const testTimeout = 30 * time.Second
 
 // testTTL is the TTL of keys that expire in no test.
 const testTTL = 10 * testTimeout
