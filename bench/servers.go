@@ -13,7 +13,7 @@ import (
 )
 
 // askTimeout bounds one question to a node. A node that hangs does not delay the others.
-const askTimeout = time.Second
+var askTimeout = time.Second
 
 // servers has connections for questions about the costs of the nodes.
 type servers []*redis.Client

@@ -50,7 +50,7 @@ func gooseProvider(t *testing.T, up func(context.Context, *sql.Tx) error) *goose
 }
 
 func TestGooseMigratesUnderALock(t *testing.T) {
-	locker := redlocktest.Start(t).Locker(redlock.NodeTimeout(4 * time.Second))
+	locker := redlocktest.Start(t).Locker(redlock.NodeTimeout(8 * time.Second))
 	provider := gooseProvider(t, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := locker.TryAcquire(ctx, "migrations")
 		assert.ErrorIs(t, err, redlock.ErrHeld)
@@ -63,7 +63,7 @@ func TestGooseMigratesUnderALock(t *testing.T) {
 }
 
 func TestGooseStopsAMigrationWithALostLock(t *testing.T) {
-	locker := redlocktest.Start(t).Locker(redlock.NodeTimeout(4 * time.Second))
+	locker := redlocktest.Start(t).Locker(redlock.NodeTimeout(8 * time.Second))
 	provider := gooseProvider(t, func(ctx context.Context, tx *sql.Tx) error {
 		go locker.Close()
 		<-ctx.Done()
@@ -100,7 +100,7 @@ func (f files) Open(name string) (fs.File, error) {
 }
 
 func TestGolangMigrateStopsAfterALostLock(t *testing.T) {
-	locker := redlocktest.Start(t).Locker(redlock.NodeTimeout(4 * time.Second))
+	locker := redlocktest.Start(t).Locker(redlock.NodeTimeout(8 * time.Second))
 	second := make(chan struct{}, 10)
 	source, err := iofs.New(files{fstest.MapFS{
 		"1_a.up.sql": {Data: []byte("first")}, "2_b.up.sql": {}, // golang-migrate would leak the reader of a second file with content

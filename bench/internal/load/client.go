@@ -23,7 +23,7 @@ const clientEnv = "REDQUORUM_BENCH_CLIENT"
 func IsClient() bool { return os.Getenv(clientEnv) != "" }
 
 const (
-	stopLimit    = 2 * time.Second  // limit for the end of a process after the order to stop
+	stopLimit    = 8 * time.Second  // limit for the end of a process after the order to stop
 	connectLimit = 30 * time.Second // limit for connecting, in addition to one TTL during which new servers do not vote
 	returnLimit  = 5 * time.Second  // limit for calls of the library that are in progress at the end of the trial
 )
