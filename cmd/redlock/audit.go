@@ -64,8 +64,23 @@ func (a *auditFile) open() error {
 	if a.to != nil {
 		a.to.Close()
 	}
-	a.to, a.isTorn = f, false
+	a.to, a.isTorn = f, isTorn(f)
 	return nil
+}
+
+// isTorn reports whether the file may end with a part of an entry: of an earlier process, or of this
+// one if the path still leads to the same file. A file that cannot be read gets an empty line.
+func isTorn(f *os.File) bool {
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
+		return false
+	}
+	var last [1]byte
+	if of, err := os.Open(f.Name()); err == nil { // f is open for writing only
+		defer of.Close()
+		of.ReadAt(last[:], info.Size()-1)
+	}
+	return last[0] != '\n'
 }
 
 // Record implements serve.Audit.

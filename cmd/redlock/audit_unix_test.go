@@ -100,6 +100,25 @@ func TestTornLineSpoilsNoOther(t *testing.T) {
 	assert.EqualValues(t, 1, a.Failed())
 }
 
+// TestTornLineOfBeforeSpoilsNoOther: the file is opened again after a line was torn, by SIGHUP or by
+// the next process.
+func TestTornLineOfBeforeSpoilsNoOther(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "audit")
+	for text, lines := range map[string]int{"": 1, "{}\n": 2, "{}\n{\"time\":\"20": 3} {
+		tr.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		a, err := openAudit(path, nil, func(text string) { t.Error(text) })
+		tr.NoError(t, err)
+		a.Record(serve.AuditEntry{Event: serve.AuditGranted})
+		a.close()
+		all, err := os.ReadFile(path)
+		tr.NoError(t, err)
+		tr.Equal(t, lines, strings.Count(string(all), "\n"), string(all))
+		last := strings.Split(string(all), "\n")[lines-1]
+		assert.NoError(t, json.Unmarshal([]byte(last), new(serve.AuditEntry)), last)
+	}
+}
+
 // TestHangingDiskDelaysNoRequest: a disk that hangs delays only the end of the process, by at most
 // two seconds.
 func TestHangingDiskDelaysNoRequest(t *testing.T) {
