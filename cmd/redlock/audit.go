@@ -112,6 +112,7 @@ func (a *auditFile) close() {
 	select {
 	case <-a.done:
 	case <-time.After(flushWithin):
+		a.log(fmt.Sprintf("--audit: the disk hangs; about %d entries are lost", len(a.queue)+1))
 	}
 }
 

@@ -135,6 +135,7 @@ func TestHangingDiskDelaysNoRequest(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, "--audit: too many entries wait to be written; entries are lost until they are written\n", said.String())
 		a.close()
+		assert.Regexp(t, "--audit: the disk hangs; about 1000[01] entries are lost\n", said.String())
 		reader.Close()
 		<-a.done
 	})
