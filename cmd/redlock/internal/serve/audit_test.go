@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -207,6 +208,46 @@ func TestLossAfterTheStateIsAuditedOnce(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestServerThatStaysAuditsEachEndOnce: the state could not be written, so no other server audits the
+// end of a lock whose session an operator has ended, or of a lock that was not adopted.
+func TestServerThatStaysAuditsEachEndOnce(t *testing.T) {
+	audit := &auditList{}
+	f := twoClients(t)
+	f.change(1, func(c *rights.Client) { c.Operator = true })
+	of := Config{Rights: f, Audit: audit}
+	served(t, of, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
+		billing, operator := as(t, s, "billing"), as(t, s, "payroll")
+		end := func(s *Server) []AuditEntry {
+			s.Stay()
+			endNow(s)
+			return audit.take(t)
+		}
+		session := func() string { return billing.ask("POST", "/v1/sessions", "").session.Session }
+		billing.session = session()
+		billing.take(`{"name":"billing/a"}`)
+		operator.session = api.PublicID(billing.session)
+		require.Equal(t, http.StatusAccepted, operator.ask("DELETE", "/v1/session", "").status)
+		billing.session = ""
+		billing.session = session()
+		b := billing.take(`{"name":"billing/b"}`).lease
+		audit.take(t)
+		left := s.Leave()
+		all := end(s)
+		require.Len(t, all, 2)
+		assert.Equal(t, []string{AuditLeft, AuditLeft}, []string{all[0].Event, all[1].Event})
+
+		servers.Outage(2)
+		next := New(servers.Locker(), of)
+		ctx, stop := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, stop)
+		next.Resume(ctx, left)
+		next.Leave()
+		all = end(next)
+		require.Len(t, all, 1)
+		assert.Equal(t, []string{AuditLeft, api.PublicID(b.Lease)}, []string{all[0].Event, all[0].Lease})
+	})
 }
 
 // TestRefusals: only decisions about a known client are refusals. Otherwise a stranger could fill

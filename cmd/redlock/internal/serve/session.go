@@ -66,6 +66,7 @@ type lease struct {
 	lost        string        // reason the lease ended; empty while it is held; table.mu guards this and the fields below
 	validUntil  time.Time     // end of the last promise sent to the client
 	value       string        // value of a lock that this server did not adopt but the next one may
+	hasEnd      bool          // its end was recorded in the audit
 }
 
 // An attempt is one request for a lock. Its Idempotency-Key lets the client repeat the request
@@ -655,6 +656,8 @@ func (l *lease) release(ctx context.Context) error {
 // caller must hold mu.
 func (l *lease) finish(why string) {
 	switch {
+	case l.value != "": // no other server adopts it now, and it expires
+		l.audit(AuditLeft)
 	case l.lost != "":
 	case l.lock != nil && l.lock.Remaining() <= 0: // nil while the lock is being taken over
 		l.lost = api.Text(redlock.ErrLost)
@@ -665,13 +668,14 @@ func (l *lease) finish(why string) {
 	}
 }
 
-// audit records an event of a lease, with the reason for the lease's end. The caller must hold mu of
-// the session.
+// audit records an event of a lease, with the reason for the lease's end. A lease has only one end.
+// The caller must hold mu of the session.
 func (l *lease) audit(event string) {
 	a, g := l.session.table.audit, &l.granted
-	if a == nil {
+	if a == nil || l.hasEnd {
 		return
 	}
+	l.hasEnd = event != AuditGranted
 	a.Record(AuditEntry{
 		Time: time.Now().UTC(), Event: event, Client: l.session.client, Names: g.Names, Kind: g.Kind, Owner: g.Owner,
 		Session: api.PublicID(l.session.id), Lease: api.PublicID(l.id), Fence: g.Fence, Fences: g.Fences, Reason: l.lost,
