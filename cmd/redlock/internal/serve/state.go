@@ -144,9 +144,9 @@ func (s *session) saved() savedSession {
 
 // Resume adopts the State of another Server, for a Config with Resumes. It returns the number of
 // leases, and the number of leases that were lost in the meantime. Sessions of clients that do not
-// return end after their TTL. In an outage Resume tries for the TTL of each lock. When ctx ends,
-// the other leases are left to the next Server: the caller must call Leave or Close, and until then
-// no client gets its state.
+// return end after their TTL. In an outage Resume tries for the TTL of each lock; later the lock has
+// expired. When ctx ends, the other leases are left to the next Server: the caller must call Leave or
+// Close, and until then no client gets its state.
 func (s *Server) Resume(ctx context.Context, left State) (kept, lost int) {
 	began := time.Now()
 	gap := time.Duration(0) // time without a server
@@ -240,12 +240,13 @@ func (s *Server) resumeLease(ctx context.Context, began time.Time, of *session, 
 	w := *l.lockRequest
 	w.MaxHold = from.Hold
 	opts := append(w.Options(), of.warning(l.risk))
-	adopt := func() (*redlock.Lock, error) {
-		return s.locker.Adopt(context.WithoutCancel(ctx), l.granted.Names[0], from.Value, opts...)
-	}
-	lock, err := adopt()
-	for errors.Is(err, redlock.ErrNoQuorum) && time.Since(began) < api.Duration(l.granted.TTL) && pause(ctx) {
-		lock, err = adopt()
+	var lock *redlock.Lock
+	err := redlock.ErrNoQuorum
+	for errors.Is(err, redlock.ErrNoQuorum) && time.Since(began) < api.Duration(l.granted.TTL) && ctx.Err() == nil {
+		lock, err = s.locker.Adopt(context.WithoutCancel(ctx), l.granted.Names[0], from.Value, opts...)
+		if errors.Is(err, redlock.ErrNoQuorum) {
+			pause(ctx)
+		}
 	}
 	of.mu.Lock()
 	defer of.mu.Unlock()
@@ -261,11 +262,10 @@ func (s *Server) resumeLease(ctx context.Context, began time.Time, of *session, 
 	l.hasLost()
 }
 
-// pause waits a moment, and reports whether ctx continues.
-func pause(ctx context.Context) bool {
+// pause waits a moment, or until ctx ends.
+func pause(ctx context.Context) {
 	select {
 	case <-time.After(200 * time.Millisecond):
 	case <-ctx.Done():
 	}
-	return ctx.Err() == nil
 }

@@ -198,6 +198,33 @@ func TestInterruptedResumeReportsNoLock(t *testing.T) {
 	})
 }
 
+// TestResumeOfManyLocksEnds: it ends with the server, or with the TTL of the locks. Clients and
+// supervisors wait for it, and in an outage an attempt for one lock takes the node timeout.
+func TestResumeOfManyLocksEnds(t *testing.T) {
+	for after, most := range map[time.Duration]time.Duration{time.Second: 3 * time.Second, time.Hour: 12 * time.Second} {
+		t.Run(after.String(), func(t *testing.T) {
+			served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, first *Server) {
+				c := open(t, first, `{"ttl_ms":60000}`)
+				for i := range 500 {
+					c.take(`{"name":"` + text(int64(i)) + `"}`)
+				}
+				left := first.Leave()
+				next := New(servers.Locker(), Config{Resumes: true})
+				defer endNow(next)
+				servers.Outage(2)
+				ctx, stop := context.WithTimeout(t.Context(), after)
+				defer stop()
+				began := time.Now()
+				next.Resume(ctx, left)
+				assert.Less(t, time.Since(began), most)
+				for _, l := range next.Leave().Sessions[0].Leases {
+					assert.Equal(t, ctx.Err() == nil, l.Value == "", "the next server may adopt it")
+				}
+			})
+		})
+	}
+}
+
 // TestServerWithoutAStateStays: it notifies its clients of its end. It releases their
 // locks when they have released them, or when the last promise to them has ended.
 func TestServerWithoutAStateStays(t *testing.T) {
