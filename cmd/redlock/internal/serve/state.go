@@ -79,6 +79,10 @@ func (s *Server) Leave() State {
 	all := State{Version: stateVersion, Left: time.Now(), Sessions: []savedSession{}}
 	s.table.mu.Lock()
 	s.table.isClosed = true
+	released := map[*session][]string{}
+	for _, o := range s.table.over {
+		released[o.of] = append(released[o.of], o.key)
+	}
 	for _, of := range s.table.sessions {
 		if of.ended { // by an operator: its locks expire
 			for _, l := range of.leases {
@@ -89,7 +93,7 @@ func (s *Server) Leave() State {
 			continue
 		}
 		of.handedOver = true
-		all.Sessions = append(all.Sessions, of.saved())
+		all.Sessions = append(all.Sessions, of.saved(released[of]))
 	}
 	s.table.mu.Unlock()
 	s.end() // ended after the sessions, because their clients must not see an end
@@ -116,9 +120,9 @@ func (s *Server) Stay() {
 	s.leaves.Store(false)
 }
 
-// saved returns a session, which is locked.
-func (s *session) saved() savedSession {
-	to := savedSession{ID: s.id, Client: s.client, TTL: s.ttl.Milliseconds(), Owner: s.owner, IsLone: s.singleLease, Version: s.version, Leases: []savedLease{}}
+// saved returns a session, which is locked, with the keys of its released leases.
+func (s *session) saved(released []string) savedSession {
+	to := savedSession{ID: s.id, Client: s.client, TTL: s.ttl.Milliseconds(), Owner: s.owner, IsLone: s.singleLease, Version: s.version, Leases: []savedLease{}, Over: released}
 	for _, l := range s.leases {
 		at := savedLease{ID: l.id, Key: l.key, Wish: l.lockRequest, Grant: l.granted, Lost: l.lost, Told: max(0, time.Until(l.validUntil).Milliseconds()+1)}
 		switch {
@@ -133,11 +137,6 @@ func (s *session) saved() savedSession {
 			at.Hold = max(1, l.lockRequest.MaxHold-time.Since(l.taken).Milliseconds())
 		}
 		to.Leases = append(to.Leases, at)
-	}
-	for _, o := range s.table.over {
-		if o.of == s {
-			to.Over = append(to.Over, o.key)
-		}
 	}
 	return to
 }
