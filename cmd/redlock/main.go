@@ -44,7 +44,7 @@ func interruptible() context.Context {
 	go func() {
 		for s := range signals {
 			if reload, is := onHangup.Load().(func()); is && s == syscall.SIGHUP {
-				go reload() // a disk or a log may hang, and the next signal must not wait
+				reload()
 				continue
 			}
 			by := job.SignalError{Signal: s.(syscall.Signal)}

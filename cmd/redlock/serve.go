@@ -128,7 +128,8 @@ func (s *serveCommand) check() error {
 	return s.locking.checkName(s.office)
 }
 
-// onHangup has the function that handles SIGHUP, or nothing if SIGHUP ends the command.
+// onHangup has the function that handles SIGHUP and does not wait, or nothing if SIGHUP ends the
+// command.
 var onHangup atomic.Value
 
 // run serves until ctx ends.
@@ -137,6 +138,13 @@ func (s *serveCommand) run(ctx context.Context) error {
 	// If the reader of the log has ended, SIGPIPE must not end this process, which has the locks of
 	// others.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	hangups := make(chan struct{}, 1) // several wait as one
+	onHangup.Store(func() {
+		select {
+		case hangups <- struct{}{}:
+		default:
+		}
+	})
 	log := func(text string) { fmt.Fprintf(s.stderr, "redlock: %s\n", plain.OneLine(text)) }
 	var audit *auditFile
 	if s.auditAt != "" {
@@ -151,20 +159,9 @@ func (s *serveCommand) run(ctx context.Context) error {
 		return err
 	}
 	defer d.listener.Close()
-	onHangup.Store(func() { // the other files are read for each connection
-		text := "redlock: SIGHUP: read the rights again; other files are read for each connection"
-		if d.rights != nil {
-			d.rights.Current() // reports a mistake once
-			if err := d.rights.Wrong(); err != nil {
-				text = fmt.Sprintf("redlock: SIGHUP: kept the last valid rights (%s); other files are read for each connection", plain.OneLine(err.Error()))
-			}
-		}
-		if audit != nil {
-			audit.rotate()
-			text += "; --audit is opened again"
-		}
-		fmt.Fprintln(s.stderr, text)
-	})
+	open, end := context.WithCancel(context.WithoutCancel(ctx)) // the audit also rotates while clients end
+	defer end()
+	go s.reload(open, hangups, d.rights, audit)
 	sets, stopServers, err := s.start(ctx)
 	if err != nil {
 		return err
@@ -199,6 +196,33 @@ func (s *serveCommand) run(ctx context.Context) error {
 		locker.Close()
 	} // without Close the locks survive the end of this process
 	return err
+}
+
+// reload opens the audit and reads the rights again after each hangup, one after another. It has its
+// own goroutine, because a disk or the log may hang. Other files are read for each connection.
+func (s *serveCommand) reload(ctx context.Context, hangups <-chan struct{}, rights serve.Rights, audit *auditFile) {
+	for {
+		select {
+		case <-hangups:
+		case <-ctx.Done():
+			return
+		}
+		if audit != nil {
+			audit.rotate()
+		}
+		text := "read the rights again"
+		if rights != nil {
+			rights.Current() // reports a mistake once
+			if err := rights.Wrong(); err != nil {
+				text = fmt.Sprintf("kept the last valid rights (%s)", plain.OneLine(err.Error()))
+			}
+		}
+		text += "; other files are read for each connection"
+		if audit != nil {
+			text += "; --audit is opened again"
+		}
+		fmt.Fprintf(s.stderr, "redlock: SIGHUP: %s\n", text)
+	}
 }
 
 // serveLocks serves until ctx ends. It reports whether the locks survive the end of this process.

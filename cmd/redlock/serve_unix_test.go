@@ -12,6 +12,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/big"
@@ -553,6 +554,26 @@ func TestServeOutlivesTheReaderOfItsLog(t *testing.T) {
 		lease := s.take(name).Lease
 		assert.Equal(t, http.StatusNoContent, s.ask("DELETE", "/v1/locks/"+lease, "").status)
 	}
+}
+
+// TestHangupDoesNotEndServe: SIGHUP arrives while serve reads its rights, here from a slow pipe.
+func TestHangupDoesNotEndServe(t *testing.T) {
+	t.Parallel()
+	rights := filepath.Join(t.TempDir(), "rights")
+	tr.NoError(t, syscall.Mkfifo(rights, 0o600))
+	s := &served{process: command(t, startFleet(t, fleet.Embedded, 3).URLs(), "serve", "--listen", "127.0.0.1:0", "--tokens", rights), t: t}
+	s.begin(t)
+	pipe, err := os.OpenFile(rights, os.O_WRONLY, 0) // opened when serve has opened its end
+	tr.NoError(t, err)
+	s.signal(t, syscall.SIGHUP)
+	time.Sleep(200 * time.Millisecond) // until it has arrived
+	s.signal(t, syscall.SIGHUP)
+	_, err = fmt.Fprintf(pipe, "- {label: a, sha256: [%x]}\n", sha256.Sum256([]byte("a-token-of-a-client")))
+	tr.NoError(t, errors.Join(err, pipe.Close()))
+	s.says(servingAt.String())
+	s.says("redlock: SIGHUP: read the rights again")
+	s.signal(t, syscall.SIGTERM)
+	assert.Zero(t, s.code(t), s.stderr.String())
 }
 
 // TestSignalEndsServeAfterAHangup: SIGTERM ends serve even if the reader of its log hangs.
