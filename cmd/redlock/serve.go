@@ -266,7 +266,7 @@ func (s *serveCommand) serve(ctx context.Context, clients *connections, server *
 	daemon.SdNotify(false, daemon.SdNotifyStopping)
 	finish()
 	if s.state != "" {
-		err := s.leave(server)
+		err := s.leave(server, s.state.write)
 		if err == nil {
 			over.Close() // closed only now, so that the next process finds the file
 			return true, nil
@@ -289,14 +289,40 @@ func (s *serveCommand) serve(ctx context.Context, clients *connections, server *
 	return left > 0, nil
 }
 
+// stateWithin is the limit for writing --state. Clients get no answer in the meantime.
+const stateWithin = 10 * time.Second
+
 // leave writes the state that the next redlock serve resumes. Before the file appears, this process
 // disconnects from the servers. Otherwise, after a stop of longer than a TTL, this process would
 // consider its locks expired and release them on the servers, although the next redlock serve has
 // adopted their values.
 //
-// If the file cannot be written, the server stays, and is closed as without --state.
-func (s *serveCommand) leave(server *serve.Server) error {
-	err := s.state.write(server.Leave(), s.servers.disconnect)
+// If write fails or hangs, the server stays, and is closed as without --state. Otherwise this process
+// would renew locks that no client can release for as long as the disk hangs.
+func (s *serveCommand) leave(server *serve.Server, write func(state serve.State, before func() error) error) (err error) {
+	left := server.Leave()
+	turn, written := make(chan struct{}, 1), make(chan error, 1)
+	turn <- struct{}{} // taken to complete the file, or to give up
+	go func() {
+		written <- write(left, func() error {
+			select {
+			case <-turn:
+				s.servers.disconnect()
+				return nil
+			default:
+				return errors.New("it was too late")
+			}
+		})
+	}()
+	select {
+	case err = <-written:
+	case <-time.After(stateWithin):
+		select {
+		case <-turn:
+			err = fmt.Errorf("the disk did not answer within %v", stateWithin)
+		case err = <-written:
+		}
+	}
 	if err != nil {
 		server.Stay()
 	}

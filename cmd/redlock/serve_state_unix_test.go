@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/redquorum/redquorum/cmd/redlock/internal/serve"
 	"github.com/redquorum/redquorum/redlock"
+	"github.com/redquorum/redquorum/redlocktest"
 )
 
 // TestServeIsRestarted: clients keep their sessions and locks, and no other client got the locks in
@@ -102,15 +104,39 @@ func TestServeDisconnectsBeforeItWritesItsState(t *testing.T) {
 	defer locker.Close()
 	lock, err := locker.Acquire(t.Context(), "a")
 	tr.NoError(t, err)
-	tr.NoError(t, s.leave(serve.New(locker, serve.Config{TTL: endless})))
+	tr.NoError(t, s.leave(serve.New(locker, serve.Config{TTL: endless}), s.state.write))
 	assert.FileExists(t, file)
 	assert.ErrorIs(t, lock.Release(t.Context()), redlock.ErrNoQuorum)
 	_, err = client(t, f).TryAcquire(t.Context(), "a")
 	assert.ErrorIs(t, err, redlock.ErrHeld)
 
 	file = filepath.Join(t.TempDir(), "another")
-	tr.NoError(t, stateFile(file).write(serve.State{}, func() { assert.NoFileExists(t, file) }))
+	tr.NoError(t, stateFile(file).write(serve.State{}, func() error { assert.NoFileExists(t, file); return nil }))
 	assert.FileExists(t, file)
+}
+
+// TestHangingDiskKeepsNoLock: after ten seconds the server stays, and releases its locks when its
+// clients have ended. A disk that answers later must not let another server adopt the locks.
+func TestHangingDiskKeepsNoLock(t *testing.T) {
+	t.Parallel()
+	file := stateFile(filepath.Join(t.TempDir(), "state"))
+	synctest.Test(t, func(t *testing.T) {
+		server := serve.New(redlocktest.Start(t).Locker(), serve.Config{TTL: 10 * time.Second})
+		began, late := time.Now(), make(chan error)
+		err := (&serveCommand{servers: &servers{}}).leave(server, func(state serve.State, before func() error) error {
+			time.Sleep(time.Minute)
+			err := file.write(state, before)
+			late <- err
+			return err
+		})
+		assert.ErrorContains(t, err, "the disk did not answer within 10s")
+		assert.Less(t, time.Since(began), 11*time.Second)
+		server.Close(t.Context())
+		assert.ErrorContains(t, <-late, "it was too late")
+	})
+	others, err := os.ReadDir(filepath.Dir(string(file)))
+	tr.NoError(t, err)
+	assert.Empty(t, others)
 }
 
 // TestServeChecksItsStateFileAtTheStart: an error at the end would be too late.

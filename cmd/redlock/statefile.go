@@ -76,8 +76,8 @@ func (p stateFile) try() error {
 }
 
 // write writes the file atomically. It calls before when the file is complete but does not have its
-// final name yet.
-func (p stateFile) write(state serve.State, before func()) error {
+// final name yet, and removes the file if before returns an error.
+func (p stateFile) write(state serve.State, before func() error) error {
 	text, err := json.Marshal(state)
 	if err != nil {
 		return err
@@ -88,7 +88,9 @@ func (p stateFile) write(state serve.State, before func()) error {
 	}
 	_, err = f.Write(text)
 	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		before()
+		err = before()
+	}
+	if err == nil {
 		err = os.Rename(f.Name(), string(p))
 	}
 	if err != nil {
