@@ -25,7 +25,7 @@ func TestChangedPasswordIsReadAgain(t *testing.T) {
 				ask(t, f.URLs()[0], "CLIENT", "KILL", "USER", "app")
 			}
 			change("first")
-			p := command(t, f.URLs(), "run", "--ttl", "10s", "--kill-after", "0s", "job", "--", "cat")
+			p := command(t, f.URLs(), "run", "--ttl", "20s", "--kill-after", "0s", "job", "--", "cat")
 			p.Env = append(p.Env, "REDLOCK_USERNAME=app", source+file)
 			in, err := p.StdinPipe()
 			tr.NoError(t, err)

@@ -309,7 +309,7 @@ func command(t *testing.T, urls []string, args ...string) *process {
 	}
 	p := &process{Cmd: exec.Command(self(t), args...), stderr: newOutput(t)}
 	p.Env = append(os.Environ(), commandEnv+"=1", nodesEnv(urls), "REDLOCK_MEMORY_GUARD=false", "REDLOCK_TTL="+ttl.String(),
-		"REDLOCK_NODE_TIMEOUT="+(ttl*4/5).String(), "REDLOCK_DIAL_TIMEOUT="+longEnough.String(), "REDLOCK_CONFIG="+os.DevNull, "REDLOCK_GROUPS=")
+		"REDLOCK_NODE_TIMEOUT="+min(ttl*4/5, longEnough).String(), "REDLOCK_DIAL_TIMEOUT="+longEnough.String(), "REDLOCK_CONFIG="+os.DevNull, "REDLOCK_GROUPS=")
 	p.Stderr = p.stderr.File
 	return p
 }

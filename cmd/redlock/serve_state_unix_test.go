@@ -98,8 +98,8 @@ func TestServeDisconnectsBeforeItWritesItsState(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state")
 	c := &cobra.Command{}
 	s := &serveCommand{servers: serverFlags(c), state: stateFile(file)}
-	s.flags, s.reach.timeout = c.Flags(), longEnough
-	locker, err := s.servers.open([]serverSet{{urls: f.URLs()}}, redlock.MemoryGuard(false), redlock.TTL(endless), redlock.NodeTimeout(longEnough))
+	s.flags, s.reach.timeout, s.locking.nodeTimeout = c.Flags(), longEnough, longEnough
+	locker, err := s.servers.open([]serverSet{{urls: f.URLs()}}, redlock.MemoryGuard(false), redlock.TTL(endless))
 	tr.NoError(t, err)
 	defer locker.Close()
 	lock, err := locker.Acquire(t.Context(), "a")

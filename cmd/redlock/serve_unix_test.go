@@ -381,6 +381,19 @@ func TestServeUsesTheSocketOfSystemd(t *testing.T) {
 	assert.Contains(t, said, "redlock: the socket of systemd does not listen for streams")
 }
 
+// TestNodeTimeoutIsTheTimeForAnAnswer: an answer counts that arrives after the default StallTimeout.
+func TestNodeTimeoutIsTheTimeForAnAnswer(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	s := startServe(t, f, "--listen", "127.0.0.1:0", "--node-timeout", "10s")
+	s.take("a") // connects
+	for _, url := range f.URLs() {
+		ask(t, url, "CLIENT", "PAUSE", "2500")
+	}
+	answer := s.ask("POST", "/v1/locks", `{"name":"b"}`)
+	assert.Equal(t, http.StatusCreated, answer.status, answer.body)
+}
+
 // TestServeEndsAfterItsClients: on a signal, serve waits until its clients have finished, for at
 // most --stop-within.
 func TestServeEndsAfterItsClients(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -78,6 +79,9 @@ func (s *servers) configure() error {
 // poolOptions returns the options for package pool.
 func (s *servers) poolOptions() ([]pool.Option, error) {
 	opts, err := s.reach.options()
+	if s.locking.nodeTimeout > time.Second { // the default StallTimeout would end the wait for an answer sooner
+		opts = append(opts, pool.StallTimeout(s.locking.nodeTimeout))
+	}
 	if s.logging.log != nil {
 		opts = append(opts, pool.Log(s.logging.log))
 	}
