@@ -182,7 +182,7 @@ func TestProcessOneReapsOrphans(t *testing.T) {
 	}
 	f := five(t)
 	runs := filepath.Join(t.TempDir(), "runs")
-	for _, args := range [][]string{{"serve", "--listen", "unix:" + filepath.Join(t.TempDir(), "s")}, {"hold", "x"}} {
+	for _, args := range [][]string{{"serve", "--listen", "unix:" + filepath.Join(t.TempDir(), "s")}, {"hold", "--wait", "1h", "x"}} {
 		tr.NoError(t, os.WriteFile(runs, nil, 0o600))
 		leaves := "sh -c 'true & exec true'; (sleep 0.01 &) ; echo >>" + runs + "; echo secret"
 		p := command(t, f.URLs(), append(args, "--password-command", leaves)...)
