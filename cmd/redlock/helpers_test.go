@@ -298,7 +298,8 @@ func (o output) String() string {
 
 // command prepares a run of the command. Its environment names the servers, and it uses them at
 // once although they are younger than a TTL. Its TTL is long unless args have another, and its
-// timeouts are the longest that its TTL allows, so that a busy machine does not look like an outage.
+// timeouts are long, so that a busy machine does not look like an outage. A process whose servers hang
+// ends after its dial timeout.
 func command(t *testing.T, urls []string, args ...string) *process {
 	t.Helper()
 	ttl := endless
@@ -309,7 +310,7 @@ func command(t *testing.T, urls []string, args ...string) *process {
 	}
 	p := &process{Cmd: exec.Command(self(t), args...), stderr: newOutput(t)}
 	p.Env = append(os.Environ(), commandEnv+"=1", nodesEnv(urls), "REDLOCK_MEMORY_GUARD=false", "REDLOCK_TTL="+ttl.String(),
-		"REDLOCK_NODE_TIMEOUT="+min(ttl*4/5, longEnough).String(), "REDLOCK_DIAL_TIMEOUT="+longEnough.String(), "REDLOCK_CONFIG="+os.DevNull, "REDLOCK_GROUPS=")
+		"REDLOCK_NODE_TIMEOUT="+min(ttl*4/5, longEnough).String(), "REDLOCK_DIAL_TIMEOUT=8s", "REDLOCK_CONFIG="+os.DevNull, "REDLOCK_GROUPS=")
 	p.Stderr = p.stderr.File
 	return p
 }

@@ -467,13 +467,13 @@ func begin(t *testing.T, f fleet.Fleet, n int) *holder {
 		h.relays, urls = append(h.relays, r), append(urls, r.URL())
 	}
 	h.process, h.file = holding(t, func() *process {
-		return command(t, urls, "run", "--ttl", lossTTL.String(), "--wait", "1m", h.name, "--", self(t))
+		return command(t, urls, "run", "--ttl", lossTTL.String(), h.name, "--", self(t))
 	})
 	return h
 }
 
 // holding starts a run in the role hold, and returns when its command holds the oracle in file. It
-// starts another run if a busy machine took the lock of the first one before that.
+// starts another run if a busy machine gave the first one no lock, or took it before that.
 func holding(t *testing.T, run func() *process) (p *process, file string) {
 	t.Helper()
 	for {
@@ -482,7 +482,7 @@ func holding(t *testing.T, run func() *process) (p *process, file string) {
 		if line, _ := p.lines.ReadString('\n'); line == "held\n" {
 			return p, file
 		}
-		tr.Equal(t, exitLost, p.code(t), "%s", p.stderr)
+		tr.Contains(t, []int{exitLost, exitNoQuorum}, p.code(t), "%s", p.stderr)
 	}
 }
 
@@ -562,7 +562,7 @@ func TestWardenSurvivesTheSignalsOfTheCommand(t *testing.T) {
 	f := five(t)
 	l := client(t, f, redlock.TTL(endless), redlock.Renew(false))
 	p, file := holding(t, func() *process {
-		return command(t, f.URLs(), "run", "--ttl", "3s", "--wait", "1m", "x", "--", "sh", "-c",
+		return command(t, f.URLs(), "run", "--ttl", "3s", "x", "--", "sh", "-c",
 			`all="HUP INT QUIT TERM USR1 USR2 ALRM"; trap "" $all; for s in $all; do kill -$s 0; done; exec "$0"`, self(t))
 	})
 	p.signal(t, syscall.SIGSTOP)
@@ -608,7 +608,7 @@ func TestKilledRedlockEndsItsCommand(t *testing.T) {
 			t.Run(fmt.Sprint(name, ", ", s), func(t *testing.T) {
 				t.Parallel()
 				p, file := holding(t, func() *process {
-					return command(t, f.URLs(), append([]string{"run", "--ttl", "3s", "--wait", "1m", t.Name(), "--"}, words...)...)
+					return command(t, f.URLs(), append([]string{"run", "--ttl", "3s", t.Name(), "--"}, words...)...)
 				})
 				p.signal(t, s)
 				lock, err := l.Acquire(t.Context(), t.Name(), redlock.Wait(endless))
@@ -684,7 +684,7 @@ func TestLossIsReportedInTheServersWords(t *testing.T) {
 	}
 	const words = `: answers "NOREPLICAS Not enough good replicas to write`
 	assert.Equal(t, exitLost, p.code(t))
-	assert.Contains(t, p.stderr.String(), "not renewed in time: ")
+	assert.Regexp(t, "not renewed in time: |not extended before its deadline ", p.stderr.String())
 	assert.Equal(t, 1, strings.Count(p.stderr.String(), words), "five servers are told once: %s", p.stderr.String())
 	assert.Contains(t, h.reads(t, "stop").Reason, words)
 }
