@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/redquorum/redquorum/cmd/redlock/internal/plain"
 )
@@ -25,15 +26,28 @@ type Files[T any] struct {
 	explain func(error) error                // adds the name of the flag
 	Stderr  io.Writer                        // for warnings
 
-	mu    sync.Mutex
-	seen  string // texts at the last look, or the error
-	value T      // value of the last valid files
-	wrong error  // error of the files at the last look
+	mu      sync.Mutex
+	seen    string                       // texts at the last look, or the error
+	value   T                            // value of the last valid files
+	wrong   error                        // error of the files at the last look
+	hanging <-chan content               // read in progress that is late; nil: none
+	read    func(files []string) content // for tests
 }
+
+// A content is the content of files.
+type content struct {
+	texts [][]byte
+	all   string // changes if and only if a text or the error does; never empty
+	err   error
+}
+
+// patience is the limit for reading files again, because a disk may hang. After that all callers use
+// the previous value at once until the disk answers.
+const patience = 2 * time.Second
 
 // Read reads the files for the first time.
 func Read[T any](files []string, stderr io.Writer, explain func(error) error, parse func(texts ...[]byte) (T, error)) (*Files[T], error) {
-	r := &Files[T]{files: files, Stderr: stderr, explain: explain, parse: parse}
+	r := &Files[T]{files: files, Stderr: stderr, explain: explain, parse: parse, read: readAll}
 	if _, err := r.look(); err != nil {
 		return nil, r.explain(err)
 	}
@@ -55,22 +69,51 @@ func (r *Files[T]) Current() T {
 func (r *Files[T]) look() (T, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.seen != "" && slices.ContainsFunc(r.files, isReadOnce) {
+	found, isNew := r.find()
+	if !isNew || found.all == r.seen {
 		return r.value, nil
 	}
-	texts, seen, err := readAll(r.files)
-	if seen == r.seen {
-		return r.value, nil
-	}
-	r.seen = seen
-	var value T
+	r.seen = found.all
+	value, err := r.value, found.err
 	if err == nil {
-		value, err = r.parse(texts...)
+		value, err = r.parse(found.texts...)
 	}
 	if r.wrong = err; err == nil {
 		r.value = value
 	}
 	return r.value, err
+}
+
+// find reads the files. It returns false if they can be read only once, or if the disk still hangs.
+// The caller must hold mu.
+func (r *Files[T]) find() (found content, isNew bool) {
+	if r.hanging != nil {
+		select {
+		case <-r.hanging: // the files may have changed since
+			r.hanging = nil
+		default:
+			return found, false
+		}
+	}
+	isFirst, done := r.seen == "", make(chan content, 1)
+	go func() {
+		defer close(done)
+		if isFirst || !slices.ContainsFunc(r.files, isReadOnce) {
+			done <- r.read(r.files)
+		}
+	}()
+	var late <-chan time.Time
+	if !isFirst {
+		late = time.After(patience)
+	}
+	select {
+	case found, isNew = <-done:
+		return found, isNew
+	case <-late:
+		r.hanging = done
+		err := fmt.Errorf("not read within %v: the disk hangs", patience)
+		return content{all: err.Error(), err: err}, true
+	}
 }
 
 // Wrong returns the reason the last Current did not use the files, or nil.
@@ -80,18 +123,17 @@ func (r *Files[T]) Wrong() error {
 	return r.wrong
 }
 
-// readAll returns the texts of files, and all, which changes if and only if a text or the error
-// does. all is never empty.
-func readAll(files []string) (texts [][]byte, all string, err error) {
+// readAll reads files.
+func readAll(files []string) (all content) {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return nil, err.Error(), err
+			return content{all: err.Error(), err: err}
 		}
-		texts = append(texts, text)
-		all += strconv.Itoa(len(text)) + ":" + string(text)
+		all.texts = append(all.texts, text)
+		all.all += strconv.Itoa(len(text)) + ":" + string(text)
 	}
-	return texts, all, nil
+	return all
 }
 
 // isReadOnce reports whether a file can be read only once, like the pipe of a shell's <(COMMAND).
