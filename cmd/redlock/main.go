@@ -35,17 +35,17 @@ func main() {
 // started stays ignored, because nohup(1) and a shell's background jobs rely on that.
 func interruptible() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	signals := make(chan os.Signal, 1)
-	for _, s := range job.EndingSignals {
-		if !signal.Ignored(s) {
-			signal.Notify(signals, s)
-		}
-	}
+	hangups, others := endingSignals()
 	go func() {
-		for s := range signals {
-			if reload, is := onHangup.Load().(func()); is && s == syscall.SIGHUP {
-				reload()
-				continue
+		for {
+			var s os.Signal
+			select {
+			case s = <-hangups:
+				if reload, is := onHangup.Load().(func()); is {
+					reload()
+					continue
+				}
+			case s = <-others:
 			}
 			by := job.SignalError{Signal: s.(syscall.Signal)}
 			if cancel(by); reread.IsFirst() {
@@ -55,6 +55,22 @@ func interruptible() context.Context {
 		}
 	}()
 	return ctx
+}
+
+// endingSignals returns channels for SIGHUP and for the other signals that end a command. A signal is
+// dropped if its channel is full, and several hangups must not take the room of the other signals.
+func endingSignals() (hangups, others chan os.Signal) {
+	hangups, others = make(chan os.Signal, 1), make(chan os.Signal, 1)
+	for _, s := range job.EndingSignals {
+		switch {
+		case signal.Ignored(s):
+		case s == syscall.SIGHUP:
+			signal.Notify(hangups, s)
+		default:
+			signal.Notify(others, s)
+		}
+	}
+	return hangups, others
 }
 
 // run runs the command in this process, and returns its exit code.

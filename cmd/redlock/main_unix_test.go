@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strconv"
 	"strings"
 	"syscall"
@@ -48,6 +49,19 @@ func TestSignalsEndTheTools(t *testing.T) {
 		assert.Equal(t, test.code, cmd.ProcessState.ExitCode(), test.args)
 		assert.Empty(t, stderr.String(), "it is how they are meant to end")
 	}
+}
+
+// TestHangupsHideNoOtherSignal: SIGTERM arrives even if several hangups have not been handled yet.
+func TestHangupsHideNoOtherSignal(t *testing.T) { // not parallel, because it sends signals to this process
+	hangups, others := endingSignals()
+	defer signal.Stop(others)
+	defer signal.Stop(hangups)
+	for range 2 {
+		tr.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
+		eventually(t, "a hangup waits", func() bool { return len(hangups) == 1 })
+	}
+	tr.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGTERM))
+	assert.Equal(t, syscall.SIGTERM, <-others)
 }
 
 // TestSignalLeavesTheProgramTimeToStop: Ctrl-C reaches redlock and the program, and the program may
