@@ -745,9 +745,9 @@ func TestSignalEndsTheWait(t *testing.T) {
 		p := command(t, f.URLs(), "run", "-v", "x", "--", "echo", "ran").begin(t)
 		eventually(t, "it waits", func() bool { return strings.Contains(p.stderr.String(), "held by another") })
 		p.signal(t, s)
-		assert.Equal(t, 128+int(s), p.code(t))
-		out, _ := p.lines.ReadString('\n')
+		out, _ := p.lines.ReadString('\n') // the end of the output; code closes it
 		assert.Empty(t, out)
+		assert.Equal(t, 128+int(s), p.code(t))
 	}
 	tr.NoError(t, lock.Release(t.Context()))
 	free(t, l, "x")
