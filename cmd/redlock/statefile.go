@@ -20,34 +20,30 @@ type stateFile string
 // take returns the state of the last redlock serve, which may be empty. A file that cannot be read
 // stays in place.
 func (p stateFile) take() (left serve.State, err error) {
-	if _, err = reread.First(p.read); err == nil {
-		left, err = p.claim()
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if left, err = reread.First(p.read); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return left, fmt.Errorf("%w: remove the file, unless an older redlock serve wrote it", err)
 	}
-	if err := p.try(); err != nil {
-		return left, fmt.Errorf("cannot be written, so no lock would outlive a restart: %w", err)
-	}
-	return left, nil
+	return p.claim()
 }
 
 // claim renames the file before it reads the file. So only one of several processes that have found
-// the file continues with it, and with its latest content.
+// the file continues with it, and with its latest content. It returns an error if write could not
+// write the file.
 func (p stateFile) claim() (left serve.State, err error) {
 	f, err := p.sibling()
 	if err != nil {
-		return left, err
+		return left, fmt.Errorf("cannot be written, so no lock would outlive a restart: %w", err)
 	}
 	f.Close()
-	if err := os.Rename(string(p), f.Name()); err != nil {
-		os.Remove(f.Name())
-		return left, err
+	err = os.Rename(string(p), f.Name())
+	if err == nil {
+		if left, err = stateFile(f.Name()).read(); err != nil {
+			return left, cmp.Or(os.Rename(f.Name(), string(p)), err)
+		}
+	} else if errors.Is(err, fs.ErrNotExist) {
+		err = nil
 	}
-	if left, err = stateFile(f.Name()).read(); err != nil {
-		return left, cmp.Or(os.Rename(f.Name(), string(p)), err)
-	}
-	return left, os.Remove(f.Name())
+	return left, errors.Join(err, os.Remove(f.Name()))
 }
 
 // read reads the file. An empty one has no sessions.
@@ -63,16 +59,6 @@ func (p stateFile) read() (left serve.State, err error) {
 		err = fmt.Errorf("%s is not a state that this redlock serve can read: %w", p, err)
 	}
 	return left, err
-}
-
-// try returns the reason write could not write the file, or nil. It leaves the path itself alone,
-// where another redlock serve may be writing its state.
-func (p stateFile) try() error {
-	f, err := p.sibling()
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
 // write writes the file atomically. It calls before when the file is complete but does not have its
