@@ -253,7 +253,7 @@ func (s *Server) resumeLease(ctx context.Context, began time.Time, of *session, 
 		l.hold(lock)
 		return
 	}
-	l.lost = "the server was restarted: " + err.Error()
+	l.lost = "the server was restarted: " + api.Text(err)
 	if errors.Is(err, redlock.ErrNoQuorum) && ctx.Err() != nil {
 		l.value = from.Value
 		return

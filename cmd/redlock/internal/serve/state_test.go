@@ -217,6 +217,9 @@ func TestResumeOfManyLocksEnds(t *testing.T) {
 				began := time.Now()
 				next.Resume(ctx, left)
 				assert.Less(t, time.Since(began), most)
+				for _, l := range next.table.leases {
+					assert.NotContains(t, l.lost, "redlock:")
+				}
 				for _, l := range next.Leave().Sessions[0].Leases {
 					assert.Equal(t, ctx.Err() == nil, l.Value == "", "the next server may adopt it")
 				}
