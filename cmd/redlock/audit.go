@@ -83,15 +83,19 @@ func isTorn(f *os.File) bool {
 	return last[0] != '\n'
 }
 
-// Record implements serve.Audit.
+// Record implements serve.Audit. Refusals get half of the queue, because a client at its limit may
+// ask in a loop.
 func (a *auditFile) Record(e serve.AuditEntry) {
-	select {
-	case a.queue <- e:
-	default:
-		a.failed.Add(1)
-		if !a.isFull.Swap(true) {
-			go a.log("--audit: too many entries wait to be written; entries are lost until they are written")
+	if e.Event != serve.AuditRefused || len(a.queue) < queuedEntries/2 {
+		select {
+		case a.queue <- e:
+			return
+		default:
 		}
+	}
+	a.failed.Add(1)
+	if !a.isFull.Swap(true) {
+		go a.log("--audit: too many entries wait to be written; entries are lost until they are written")
 	}
 }
 

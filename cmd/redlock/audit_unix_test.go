@@ -141,6 +141,29 @@ func TestHangingDiskDelaysNoRequest(t *testing.T) {
 	})
 }
 
+// TestRefusalsLeaveRoomForGrants: a client at its limit that asks in a loop hides no grant and no end
+// while the disk is slow.
+func TestRefusalsLeaveRoomForGrants(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		reader, writer := io.Pipe()
+		a, err := openAudit("-", writer, func(string) {})
+		tr.NoError(t, err)
+		for range 2 * queuedEntries {
+			a.Record(serve.AuditEntry{Event: serve.AuditRefused})
+		}
+		lost := a.Failed()
+		assert.Positive(t, lost)
+		for range 1000 {
+			a.Record(serve.AuditEntry{Event: serve.AuditGranted})
+		}
+		assert.Equal(t, lost, a.Failed())
+		go io.Copy(io.Discard, reader)
+		a.close()
+		writer.Close()
+	})
+}
+
 // TestServeAudits: serve records each grant and release without a secret, and continues in a new
 // file after SIGHUP.
 func TestServeAudits(t *testing.T) {
