@@ -36,7 +36,7 @@ func (c *connections) Accept() (net.Conn, error) {
 func (c *connections) tell(text string) {
 	if time.Since(c.told) >= time.Minute {
 		c.told = time.Now()
-		c.log(text)
+		go c.log(text) // the reader of the log may hang, and others want to connect
 	}
 }
 

@@ -22,7 +22,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -448,8 +447,8 @@ func (p pipes) dial() net.Conn {
 func TestServeBoundsConnections(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var said []string
-		over := (&connections{most: 3, limit: "--max-connections", log: func(text string) { said = append(said, text) }}).server(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		said := &textLog{}
+		over := (&connections{most: 3, limit: "--max-connections", log: said.add}).server(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		p := make(pipes)
 		done := make(chan struct{})
 		go func() {
@@ -488,7 +487,7 @@ func TestServeBoundsConnections(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		assert.Equal(t, []string{"clients are refused: there are 3 connections, which is --max-connections"}, said, "once a minute")
+		assert.Equal(t, "clients are refused: there are 3 connections, which is --max-connections\n", said.String(), "once a minute")
 	})
 }
 
@@ -533,13 +532,18 @@ func (full) Accept() (net.Conn, error) {
 func TestServeLogsFailedAccepts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var said []string
-		c := &connections{Listener: full{}, log: func(text string) { said = append(said, text) }}
+		said, read := &textLog{}, make(chan struct{})
+		c := &connections{Listener: full{}, log: func(text string) {
+			<-read // the reader of the log hangs
+			said.add(text)
+		}}
 		for end := time.Now().Add(3 * time.Minute); time.Now().Before(end); time.Sleep(time.Second) { // as http.Server does
 			_, err := c.Accept()
 			assert.ErrorIs(t, err, syscall.EMFILE)
 		}
-		assert.Equal(t, slices.Repeat([]string{"clients cannot connect: accept: accept4: too many open files"}, 3), said)
+		close(read)
+		synctest.Wait()
+		assert.Equal(t, strings.Repeat("clients cannot connect: accept: accept4: too many open files\n", 3), said.String())
 	})
 }
 
