@@ -214,6 +214,32 @@ func TestTriesStarveNoCaller(t *testing.T) {
 	}
 }
 
+// TestShortTimeoutEndsATryAfterATurn: two callers of a process try right after its turn. The one
+// that arrives second has the shorter timeout. In the meantime a waiter of another process gets the lock.
+func TestShortTimeoutEndsATryAfterATurn(t *testing.T) {
+	t.Parallel()
+	long := core.Terms{TTL: 10 * time.Second, Timeout: 500 * time.Millisecond, Renew: true}
+	short := long
+	short.Timeout = 20 * time.Millisecond
+	r := newRelay(3, 3, 0, false, 40*time.Millisecond, &steady{Rand: rand.New(rand.NewPCG(5, 2)), trip: 5 * time.Millisecond, silent: -1})
+	r.once, r.judged = true, true
+	for i, process := range []int{1, 0, 2} {
+		r.comes(process, &long, time.Duration(1+20*i)*time.Millisecond)
+	}
+	for p := r.processes[0]; !p.callers[0].over || p.callers[0].hold != nil; {
+		r.step()
+	}
+	for _, terms := range []*core.Terms{&long, &short} {
+		r.join(r.processes[0], &core.Caller{Terms: terms, Try: true})
+	}
+	try := r.processes[0].callers[2]
+	for !try.over {
+		r.step()
+		require.Empty(t, r.problem)
+	}
+	assert.Equal(t, core.ByOther, try.Failure.Kind)
+}
+
 // TestTurns: processes that all request one key hold it in turn, nearly all of the time.
 func TestTurns(t *testing.T) {
 	const trip = 200 * time.Microsecond // a round trip is 0.45 ms
