@@ -350,6 +350,9 @@ func (k *Key) Count(b *Ballot, node int, r *protocol.Reply) (matters bool) {
 // timeAnswer learns the pace of nodes from refusals and tickets only, so an uncontended lock pays
 // nothing. The pace of a node that did not answer in time is unknown.
 func (k *Key) timeAnswer(b *Ballot, node int, a *Answer) {
+	if a != nil && a.Outcome == protocol.Unknown && (b.purpose == toJoinQueue || b.purpose == toAskQueue) {
+		k.remember().silent.Add(node)
+	}
 	if a == nil && k.past == nil || a != nil && a.Outcome != protocol.Granted && a.Outcome != protocol.Refused {
 		return
 	}
@@ -380,7 +383,7 @@ func (k *Key) Weigh(b *Ballot, node int, now clock.Instant) {
 	case toJoinQueue:
 		k.inQueue(event{kind: ticketAnswered, number: b.seq, start: b.Start, answer: a}, now)
 	case toAskQueue:
-		k.othersCounted(a, now)
+		k.othersCounted(b, a, now)
 	case toWatch:
 		k.inQueue(event{kind: keyAnswered, number: b.seq, node: node, answer: a}, now)
 	}

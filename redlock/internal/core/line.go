@@ -261,17 +261,27 @@ func (k *Key) patienceEnds(c *Caller) clock.Instant {
 // askOthers asks the home for the number of waiting processes. With a release, both answers arrive
 // together.
 func (k *Key) askOthers(timeout time.Duration, now clock.Instant) {
+	b := k.ballot(toAskQueue, protocol.OpQueue, nil, now)
+	b.Req.Key, b.Req.Timeout, b.Req.Ticket = keys.Queue.Of(k.Name), timeout, &protocol.Ticket{Life: ticketLife, Leave: true}
+	k.askHome(b, now)
+}
+
+// askHome sends the question to the home, or to the next node that replaces it.
+func (k *Key) askHome(b *Ballot, now clock.Instant) {
 	p := k.remember()
-	if home := k.Group.draw(k.Name, p.silent); home >= 0 && now >= p.noOrder {
-		b := k.ballot(toAskQueue, protocol.OpQueue, nil, now)
-		b.Req.Key, b.Req.Timeout, b.Req.Ticket = keys.Queue.Of(k.Name), timeout, &protocol.Ticket{Life: ticketLife, Leave: true}
+	if home := k.Group.draw(k.Name, p.silent|b.asked); home >= 0 && now >= p.noOrder {
+		b.Start = now
 		k.send(b, quorum.Of(home), &b.Req)
 	}
 }
 
-// othersCounted applies the answer of the home.
-func (k *Key) othersCounted(a *Answer, now clock.Instant) {
+// othersCounted applies the answer of the home. If the home is silent or down, the other processes
+// wait at the node that replaces it.
+func (k *Key) othersCounted(b *Ballot, a *Answer, now clock.Instant) {
 	if a.Outcome != protocol.Granted {
+		if !k.closed {
+			k.askHome(b, now)
+		}
 		return
 	}
 	if k.Turn.answered(a.Others, now); a.Others > 0 {

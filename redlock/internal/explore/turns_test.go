@@ -12,6 +12,7 @@ import (
 
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/redlock/internal/core"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
 // A steady network takes about the same time for every message.
@@ -172,23 +173,35 @@ func TestSilentNodeDelaysNoCaller(t *testing.T) {
 }
 
 // TestTriesStarveNoCaller: callers of a process try without a pause. The waiting callers of another
-// process, and of the same one, get the key in turn.
+// process, and of the same one, get the key in turn. If the home is silent, they first wait for its
+// timeout.
 func TestTriesStarveNoCaller(t *testing.T) {
 	t.Parallel()
 	plain := core.Terms{TTL: 10 * time.Second, Timeout: 100 * time.Millisecond, Renew: true, Patience: time.Second}
+	const healthy, silent, down = "healthy", "silent", "down"
 	for _, c := range []struct {
+		home    string
 		hold    time.Duration // shorter than a turn, or longer
 		lasts   time.Duration
 		longest time.Duration
 	}{
-		{200 * time.Microsecond, 150 * time.Millisecond, 30 * time.Millisecond},
-		{12 * time.Millisecond, time.Second, 110 * time.Millisecond},
+		{healthy, 200 * time.Microsecond, 150 * time.Millisecond, 30 * time.Millisecond},
+		{healthy, 12 * time.Millisecond, time.Second, 110 * time.Millisecond},
+		{down, 12 * time.Millisecond, time.Second, 110 * time.Millisecond},
+		{silent, 12 * time.Millisecond, time.Second, 110*time.Millisecond + plain.Timeout},
 	} {
 		for _, isFair := range []bool{false, true} {
 			for besides := range 2 {
 				longest, locks := time.Duration(0), 0
 				for seed := range uint64(3) {
-					r := newRelay(3, 2, 0, false, c.hold, &steady{Rand: rand.New(rand.NewPCG(seed, 2)), trip: 100 * time.Microsecond, silent: -1})
+					network := &steady{Rand: rand.New(rand.NewPCG(seed, 2)), trip: 100 * time.Microsecond, silent: -1}
+					r := newRelay(3, 2, 0, false, c.hold, network)
+					switch home := r.processes[0].key.Home(); c.home {
+					case silent:
+						network.silent = home
+					case down:
+						r.down = quorum.Of(home)
+					}
 					r.eager = true
 					line := plain
 					line.Fair = isFair
@@ -207,11 +220,31 @@ func TestTriesStarveNoCaller(t *testing.T) {
 					}
 					longest, locks = max(longest, r.longestWait()), locks+r.locks
 				}
-				t.Logf("held for %v, fair %v, %d beside the tries: %d locks, longest wait %v", c.hold, isFair, besides, locks, longest)
-				assert.LessOrEqual(t, longest, c.longest)
+				t.Logf("home %s, held for %v, fair %v, %d beside the tries: %d locks, longest wait %v", c.home, c.hold, isFair, besides, locks, longest)
+				assert.LessOrEqual(t, longest, c.longest, "home %s, fair %v, %d beside the tries", c.home, isFair, besides)
 			}
 		}
 	}
+}
+
+// TestTriesStarveNoFairCallerOfTheirProcess: the home is silent, and no other process wants the key.
+func TestTriesStarveNoFairCallerOfTheirProcess(t *testing.T) {
+	t.Parallel()
+	plain := core.Terms{TTL: 10 * time.Second, Timeout: 100 * time.Millisecond, Renew: true, Patience: time.Second}
+	fair := plain
+	fair.Fair = true
+	network := &steady{Rand: rand.New(rand.NewPCG(1, 2)), trip: 100 * time.Microsecond}
+	r := newRelay(3, 1, 0, false, 200*time.Microsecond, network)
+	r.eager, network.silent = true, r.processes[0].key.Home()
+	r.join(r.processes[0], &core.Caller{Terms: &fair})
+	for range 2 {
+		r.join(r.processes[0], &core.Caller{Terms: &plain, Try: true})
+	}
+	for r.now < 500*time.Millisecond {
+		r.step()
+		require.Empty(t, r.problem)
+	}
+	assert.LessOrEqual(t, r.longestWait(), plain.Timeout+20*time.Millisecond)
 }
 
 // TestShortTimeoutEndsATryAfterATurn: two callers of a process try right after its turn. The one
