@@ -230,7 +230,7 @@ func (w *world) judgeConcluded(p *process, b *core.Ballot) {
 // A forgotten is a lock that a node forgot while a caller held it.
 type forgotten struct {
 	value     string
-	at, until time.Duration // time of the loss, and deadline of the holder
+	at, until time.Duration // time of the loss, or start of the counted request; deadline of the holder
 }
 
 // forgets records the locks that a node is about to forget.
@@ -257,5 +257,7 @@ func (w *world) judgeVote(p *process, b *core.Ballot, node int, reply *protocol.
 			w.fail("truth of a vote: process %d counts node %d for %s, which forgot %s", p.index, node, b.Req.Value, l.value)
 		}
 	}
-	*known = forgotten{value: b.Req.Value, until: p.moment(b.Deadline())}
+	if at := p.moment(b.Start); at >= known.at { // otherwise the answer is late, about an earlier claim
+		*known = forgotten{b.Req.Value, at, p.moment(b.Deadline())}
+	}
 }
