@@ -331,6 +331,7 @@ func (k *Key) tellLost() {
 
 // concludeLost fails the callers that try, and continues for the line. A caller that arrived after
 // the start of the attempt shares the next one, because nodes may have answered before it arrived.
+// So does a reader after the attempt of a writer, because it could join readers that hold the lock.
 func (k *Key) concludeLost(now clock.Instant) {
 	c, f := k.contest, k.contest.lost
 	c.lostAttempts++
@@ -346,8 +347,9 @@ func (k *Key) concludeLost(now clock.Instant) {
 	if f.Kind != ByOther || c.phase == rollingBack || c.isExplained() {
 		k.tellLost()
 	}
+	mayBeReaders := f.Kind == ByOther && c.claim.readers == nil && (len(k.line) == 0 || k.line[0].Terms.Shared) // no writer waits
 	k.tryCallers = slices.DeleteFunc(k.tryCallers, func(try *Caller) bool {
-		isOver := try.arrived <= c.attempt.Start && c.isFor(try)
+		isOver := try.arrived <= c.attempt.Start && c.isFor(try) && !(mayBeReaders && try.Terms.Shared)
 		if isOver {
 			k.refuse(try, f)
 		}

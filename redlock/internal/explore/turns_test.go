@@ -273,6 +273,31 @@ func TestShortTimeoutEndsATryAfterATurn(t *testing.T) {
 	assert.Equal(t, core.ByOther, try.Failure.Kind)
 }
 
+// TestTryOfAWriterRefusesNoReader: callers of a process share an attempt. One of them is a writer,
+// and readers of another process hold the lock.
+func TestTryOfAWriterRefusesNoReader(t *testing.T) {
+	t.Parallel()
+	writes := core.Terms{TTL: 10 * time.Second, Timeout: 100 * time.Millisecond, Renew: true}
+	reads := writes
+	reads.Shared = true
+	r := newRelay(3, 2, 0, false, time.Second, &steady{Rand: rand.New(rand.NewPCG(5, 2)), trip: 200 * time.Microsecond, silent: -1})
+	r.judged = true
+	r.join(r.processes[0], &core.Caller{Terms: &reads})
+	for r.grants == 0 {
+		r.step()
+	}
+	p := r.processes[1]
+	for _, terms := range []*core.Terms{&writes, &writes, &reads} { // the second and third share an attempt
+		r.join(p, &core.Caller{Terms: terms, Try: true})
+		r.now += time.Microsecond
+	}
+	for !p.callers[2].over {
+		r.step()
+		require.Empty(t, r.problem)
+	}
+	assert.NotNil(t, p.callers[2].hold, "%+v", p.callers[2].Failure)
+}
+
 // TestTurns: processes that all request one key hold it in turn, nearly all of the time.
 func TestTurns(t *testing.T) {
 	const trip = 200 * time.Microsecond // a round trip is 0.45 ms
