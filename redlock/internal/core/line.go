@@ -137,17 +137,17 @@ func (k *Key) leaveToOthers(now clock.Instant) bool {
 }
 
 // triesFrom returns the time from which callers that try may make an attempt; zero for any time. For
-// a turn after its last release, the process leaves the key to the processes that wait. It takes no
-// more than the shortest timeout of the callers, so that each has two timeouts left.
+// a turn after its last release, the process leaves the key to the processes that wait. Each caller
+// waits for one of its timeouts at most, so two are left for the attempt.
 func (k *Key) triesFrom() clock.Instant {
 	if k.claim != nil || k.Turn.others == 0 || len(k.tryCallers) == 0 || k.tryCallers[0].Terms.Adopts != "" {
 		return 0
 	}
-	wait := k.Turn.length()
+	at := k.Turn.ended.Add(k.Turn.length())
 	for _, try := range k.tryCallers {
-		wait = min(wait, try.Terms.Timeout)
+		at = min(at, try.arrived.Add(try.Terms.Timeout))
 	}
-	return k.Turn.ended.Add(wait)
+	return at
 }
 
 // placedBy returns the caller that the ticket of this process counts from: the first Fair caller of
