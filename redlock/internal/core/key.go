@@ -329,6 +329,8 @@ func (k *Key) Count(b *Ballot, node int, r *protocol.Reply) (matters bool) {
 	switch {
 	case k.open == 0, b.purpose == toAcquire && !b.decided && b.tally.Pending() == 0:
 		return true
+	case k.past != nil && k.past.silent.Has(node): // it answers again
+		return true
 	case b.purpose == toNothing:
 		return false
 	case b.purpose == toAcquire: // most grants during an attempt change nothing

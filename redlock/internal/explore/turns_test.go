@@ -247,6 +247,47 @@ func TestTriesStarveNoFairCallerOfTheirProcess(t *testing.T) {
 	assert.LessOrEqual(t, r.longestWait(), plain.Timeout+20*time.Millisecond)
 }
 
+// A recovering network has a node that is silent at first, and then answers before all others.
+type recovering struct {
+	*steady
+	node  int
+	until time.Duration
+	now   *time.Duration
+}
+
+func (r recovering) travel(process, node int) (there, back time.Duration, lost, unanswered bool) {
+	there, back, lost, unanswered = r.steady.travel(process, node)
+	if node == r.node {
+		there, back, unanswered = there/4, back/4, *r.now < r.until
+	}
+	return there, back, lost, unanswered
+}
+
+// TestTriesStarveNoCallerAfterTheHomeReturns: waiters take their tickets at the home again, before
+// the process of the callers that try has noticed that the home is back.
+func TestTriesStarveNoCallerAfterTheHomeReturns(t *testing.T) {
+	t.Parallel()
+	plain := core.Terms{TTL: 10 * time.Second, Timeout: 100 * time.Millisecond, Renew: true, Patience: time.Second}
+	for _, isFair := range []bool{false, true} {
+		network := &steady{Rand: rand.New(rand.NewPCG(1, 2)), trip: 100 * time.Microsecond, silent: -1}
+		r := newRelay(3, 2, 0, false, 12*time.Millisecond, network)
+		r.eager, r.network = true, recovering{network, r.processes[0].key.Home(), 300 * time.Millisecond, &r.now}
+		for range 2 {
+			r.join(r.processes[1], &core.Caller{Terms: &plain, Try: true})
+		}
+		line := plain
+		line.Fair = isFair
+		for r.now < 1500*time.Millisecond {
+			if r.step(); r.now > 500*time.Millisecond && len(r.processes[0].callers) == 0 {
+				r.join(r.processes[0], &core.Caller{Terms: &line})
+			}
+			require.Empty(t, r.problem)
+		}
+		t.Logf("fair %v: %d locks, longest wait %v", isFair, r.locks, r.longestWait())
+		assert.LessOrEqual(t, r.longestWait(), 110*time.Millisecond, "fair %v", isFair)
+	}
+}
+
 // TestShortTimeoutEndsATryAfterATurn: two callers of a process try right after its turn. The one
 // that arrives second has the shorter timeout. In the meantime a waiter of another process gets the lock.
 func TestShortTimeoutEndsATryAfterATurn(t *testing.T) {
