@@ -89,15 +89,16 @@
 //
 // A caller that tries while this process holds the lock is refused at once. If it arrives during an
 // attempt, it gets the lock if no other caller takes the claim. A lost attempt that began before its
-// arrival does not count against it, so it shares the next one. In the phases queued and pausing it
+// arrival does not count against it, so it shares the next one. Nor does a reader share the loss of a
+// writer, because the writer may have lost to readers. In the phases queued and pausing a caller
 // starts an attempt at once, and in the phase rollingBack it waits for the next. A caller that adopts a
 // value gets its own attempt, before all other callers (claim.go).
 //
 // After the turn of its process, a caller that tries starts no attempt for as long as a turn, if
-// other processes wait. Otherwise callers that try again and again would keep the key: their attempt
-// follows the release so closely that no other process finds the key free. In the meantime the
-// process asks the home whether others wait. The attempts also serve the line, so the process keeps
-// the ticket of the line while callers try.
+// other processes wait, but for no longer than its timeout. Otherwise callers that try again and
+// again would keep the key: their attempt follows the release so closely that no other process finds
+// the key free. In the meantime the process asks the home whether others wait. The attempts also
+// serve the line, so the process keeps the ticket of the line while callers try.
 //
 // # The end of a claim
 //
