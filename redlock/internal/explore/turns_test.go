@@ -288,21 +288,29 @@ func TestTriesStarveNoCallerAfterTheHomeReturns(t *testing.T) {
 	}
 }
 
+// afterATurn returns a relay in which process 0 has just released the key, for which it had waited.
+// A caller of another process waits.
+func afterATurn(t *testing.T, terms *core.Terms) *relay {
+	r := newRelay(3, 3, 0, false, 40*time.Millisecond, &steady{Rand: rand.New(rand.NewPCG(5, 2)), trip: 5 * time.Millisecond, silent: -1})
+	r.once, r.judged = true, true
+	for i, process := range []int{1, 0, 2} {
+		r.comes(process, terms, time.Duration(1+20*i)*time.Millisecond)
+	}
+	for c := r.processes[0].callers[0]; !c.over || c.hold != nil; {
+		r.step()
+		require.Empty(t, r.problem)
+	}
+	return r
+}
+
 // TestShortTimeoutEndsATryAfterATurn: two callers of a process try right after its turn. The one
-// that arrives second has the shorter timeout. In the meantime a waiter of another process gets the lock.
+// that arrives second has the shorter timeout. In the meantime the waiter gets the lock.
 func TestShortTimeoutEndsATryAfterATurn(t *testing.T) {
 	t.Parallel()
 	long := core.Terms{TTL: 10 * time.Second, Timeout: 500 * time.Millisecond, Renew: true}
 	short := long
 	short.Timeout = 20 * time.Millisecond
-	r := newRelay(3, 3, 0, false, 40*time.Millisecond, &steady{Rand: rand.New(rand.NewPCG(5, 2)), trip: 5 * time.Millisecond, silent: -1})
-	r.once, r.judged = true, true
-	for i, process := range []int{1, 0, 2} {
-		r.comes(process, &long, time.Duration(1+20*i)*time.Millisecond)
-	}
-	for p := r.processes[0]; !p.callers[0].over || p.callers[0].hold != nil; {
-		r.step()
-	}
+	r := afterATurn(t, &long)
 	for _, terms := range []*core.Terms{&long, &short} {
 		r.join(r.processes[0], &core.Caller{Terms: terms, Try: true})
 	}
@@ -312,6 +320,27 @@ func TestShortTimeoutEndsATryAfterATurn(t *testing.T) {
 		require.Empty(t, r.problem)
 	}
 	assert.Equal(t, core.ByOther, try.Failure.Kind)
+}
+
+// TestCallersAfterATurn: a caller that tries pauses after the turn of its process. A caller that
+// arrives then to wait takes a ticket at once, and an adoption waits for neither.
+func TestCallersAfterATurn(t *testing.T) {
+	t.Parallel()
+	plain := core.Terms{TTL: 10 * time.Second, Timeout: 500 * time.Millisecond, Renew: true}
+	adopts := plain
+	adopts.Adopts = "p1v0"
+	for _, waits := range []bool{false, true} {
+		r := afterATurn(t, &plain)
+		p := r.processes[0]
+		r.join(p, &core.Caller{Terms: &plain, Try: true})
+		assert.Equal(t, pausing, phaseOf(p.key))
+		if waits {
+			r.join(p, &core.Caller{Terms: &plain})
+			assert.Equal(t, queued, phaseOf(p.key))
+		}
+		r.join(p, &core.Caller{Terms: &adopts, Try: true})
+		assert.Equal(t, voting, phaseOf(p.key))
+	}
 }
 
 // TestTryOfAWriterRefusesNoReader: callers of a process share an attempt. One of them is a writer,
