@@ -68,7 +68,7 @@
 //	voting      | V | N V | N V R Q P | V | - | N V R Q P | N
 //	rollingBack | R | N R | N V R Q P | R | - | N V R Q P | N
 //	queued      | V Q | N V Q | N V Q P | V Q | N V Q | V Q | N
-//	pausing     | V Q P | N P | V P | P | - | V Q P | N
+//	pausing     | V Q P | N V P | V P | P | - | V Q P | N
 //
 // # Fair callers
 //
