@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/redquorum/redquorum/cmd/redlock/internal/rights"
 	"github.com/redquorum/redquorum/cmd/redlock/internal/serve/api"
@@ -81,6 +82,9 @@ func (s *Server) lease(r *request, of *session, wanted *api.LockRequest) (*lease
 	}
 	if len(key) > api.MaxKey {
 		return nil, api.Bad("the header Idempotency-Key has %d bytes, at most %d are allowed", len(key), api.MaxKey)
+	}
+	if !utf8.ValidString(key) { // --state could not keep it
+		return nil, api.Bad("the header Idempotency-Key must be text in UTF-8")
 	}
 	if r.Header.Get(api.SessionHeader) == "" {
 		return nil, api.Bad("the header Idempotency-Key needs the header %s: make a session first", api.SessionHeader)

@@ -205,7 +205,7 @@ func TestInvalidInputIsRefused(t *testing.T) {
 		}
 		c.headers = map[string]string{"Accept": "text/event-stream"}
 		assert.Contains(t, c.ask("GET", "/v1/session?bound=yes", "").problem.Detail, "bound=yes: must be true or false")
-		c.headers = map[string]string{"Idempotency-Key": "\xff"} // --state could not keep it
+		c.headers = map[string]string{"Idempotency-Key": "\xff"}
 		assert.Contains(t, c.ask("POST", "/v1/locks", `{"name":"a"}`).problem.Detail, "the header Idempotency-Key must be text in UTF-8")
 		c.headers = map[string]string{"Idempotency-Key": strings.Repeat("x", api.MaxKey+1)}
 		assert.Contains(t, c.ask("POST", "/v1/locks", `{"name":"a"}`).problem.Detail, "Idempotency-Key has 256 bytes")
