@@ -43,7 +43,13 @@ func (s *Server) newSession(w http.ResponseWriter, r *request) error {
 	}
 	a.Session = of.id
 	w.Header().Set("Location", "/v1/session")
-	return api.Write(w, http.StatusCreated, a)
+	end := api.Begin(w, http.StatusCreated, a)
+	if r.Context().Err() != nil { // the client has left, and does not know its id
+		of.end()
+		return nil
+	}
+	end()
+	return nil
 }
 
 func (s *Server) openSession(r *request, wanted api.SessionRequest, singleLease bool) (*session, error) {

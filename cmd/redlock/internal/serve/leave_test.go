@@ -208,3 +208,17 @@ func TestClientWithTheWholeAnswerHasItsLock(t *testing.T) {
 		}
 	})
 }
+
+// TestClientWithTheWholeAnswerHasItsSession: no client knows the id of another session, so it would
+// use up a share for its TTL.
+func TestClientWithTheWholeAnswerHasItsSession(t *testing.T) {
+	served(t, Config{}, func(t *testing.T, _ *redlocktest.Servers, s *Server) {
+		for wanted, hasEnough := range []func([]byte) bool{func(body []byte) bool { return len(body) > 0 }, json.Valid} {
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			s.ServeHTTP(leaver{httptest.NewRecorder(), hasEnough, leave}, httptest.NewRequestWithContext(ctx, "POST", "/v1/sessions", nil))
+			require.Error(t, ctx.Err())
+			assert.Len(t, s.table.all(), wanted)
+		}
+	})
+}
