@@ -274,7 +274,13 @@ func (s *session) retire(key string) {
 func (s *session) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.requests--; s.requests == 0 && !s.ended {
+	s.requests--
+	s.rest()
+}
+
+// rest starts the time after which a session without a request ends. The caller must hold mu.
+func (s *session) rest() {
+	if s.requests == 0 && !s.ended {
 		s.until = time.Now().Add(s.ttl)
 		s.idle.Reset(s.ttl)
 	}

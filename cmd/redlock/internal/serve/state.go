@@ -111,6 +111,7 @@ func (s *Server) Stay() {
 	defer s.table.mu.Unlock()
 	for _, of := range s.table.sessions {
 		of.handedOver = false
+		of.rest()
 		for _, l := range of.leases {
 			if l.lock != nil {
 				l.hold(l.lock) // it may have ended in the meantime

@@ -253,6 +253,27 @@ func TestServerWithoutAStateStays(t *testing.T) {
 	})
 }
 
+// TestSessionExpiresAfterTheServerHasStayed: its timer may have expired while the state was written.
+func TestSessionExpiresAfterTheServerHasStayed(t *testing.T) {
+	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
+		open(t, s, `{"ttl_ms":10000}`).take(`{"name":"dead"}`)
+		c := open(t, s, `{"ttl_ms":10000}`)
+		c.take(`{"name":"a"}`)
+		s.Leave()
+		time.Sleep(11 * time.Second) // like a disk that hangs
+		s.Stay()
+		var end sync.WaitGroup
+		end.Go(func() { closeWithin(s, time.Hour) })
+		defer end.Wait()
+		for range 2 {
+			time.Sleep(7 * time.Second)
+			assert.Len(t, c.ask("GET", "/v1/session", "").session.Leases, 1, "its client asks again")
+		}
+		assert.True(t, free(t, servers, "dead"))
+		c.ask("DELETE", "/v1/session", "")
+	})
+}
+
 // isCut sends a request, and reports whether the connection was cut without an answer.
 func (c *client) isCut(method, path, body string) (cut bool) {
 	defer func() {
