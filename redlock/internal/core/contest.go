@@ -132,10 +132,14 @@ func (k *Key) winAttempt(now clock.Instant) {
 	}
 	b.decided = true
 	k.tellVoted(b, nil)
-	rivals, passed := c.rivals(), ticket{}
-	isFollowed := who.waits() && k.fair != nil && k.fairBehind(who) != nil
-	if isFollowed { // the next Fair caller takes the ticket over
-		passed = c.queue.passOn()
+	rivals, passed := c.rivals(), queue{}
+	isFollowed := k.fair != nil && k.fairBehind(who) != nil
+	switch {
+	case !isFollowed:
+	case who.waits(): // the next Fair caller takes the ticket over
+		passed.ticket = c.queue.passOn()
+	default: // the Fair caller keeps it, and a slow home may still answer
+		passed = c.queue.keep()
 	}
 	if who.isFair() { // the turn of the process ends with its line
 		k.Turn.until = 0
@@ -165,8 +169,12 @@ func (k *Key) winAttempt(now clock.Instant) {
 	})
 	if isFollowed {
 		k.beginContest(k.line[0].Terms)
-		k.contest.queue.ticket = passed
-		k.joinQueue(now)
+		if passed.last = max(passed.last, k.contest.queue.last); who.waits() || passed.at == 0 {
+			k.contest.queue = passed
+			k.joinQueue(now)
+			return
+		}
+		k.contest.queue, k.contest.phase = passed, queued
 	}
 }
 

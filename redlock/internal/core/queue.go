@@ -215,6 +215,14 @@ func (q *queue) passOn() ticket {
 	return t
 }
 
+// keep returns the queue for the next contest, and drops it here. The process has just taken the key.
+func (q *queue) keep() queue {
+	kept := *q
+	q.at, q.watch.listens = 0, false
+	kept.watch.free, kept.watch.freeAt, kept.watch.since = false, 0, 0
+	return kept
+}
+
 // join asks for a ticket and about the key. It renews the ticket if there is one. With a Fair
 // caller, the ticket counts from the arrival of that caller.
 func (q *queue) join(s *situation) {
