@@ -64,7 +64,7 @@
 // may have been missed). Release includes Extend and Downgrade. TestRandomSchedules checks the table.
 //
 //	            | Arrive | Leave | Answer | Hint | Release | Tick | Close
-//	none        | N V Q P | N Q | N V Q P | N | N V Q P | N V Q P | N
+//	none        | N V Q P | N | N V Q P | N | N V Q P | N V Q P | N
 //	voting      | V | N V | N V R Q P | V | - | N V R Q P | N
 //	rollingBack | R | N R | N V R Q P | R | - | N V R Q P | N
 //	queued      | V Q | N V Q | N V Q P | V Q | N V Q | V Q | N
