@@ -628,7 +628,7 @@ func TestDeadWardenIsReplaced(t *testing.T) {
 	for name, words := range map[string][]string{"in our group": {self(t)}, "in a group of its own": {"timeout", "60", self(t)}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p, file := holding(t, func() *process { // which would survive a pause of seconds
+			p, file := holding(t, func() *process { // survives a pause of seconds
 				return command(t, f.URLs(), append([]string{"run", "--ttl", "10s", "--kill-after", "0s", t.Name(), "--"}, words...)...)
 			})
 			first := wardenOf(t, p.Process.Pid)

@@ -51,7 +51,7 @@ func newClient(t *testing.T, o *redis.Options) *redis.Client {
 	return c
 }
 
-// patient are options of nodes for which a busy machine is no outage.
+// patient has the options of nodes on a busy machine, which must not look like an outage.
 var patient = []pool.Option{pool.StallTimeout(failAfter), pool.DialTimeout(failAfter)}
 
 // newLocker returns a Locker on the nodes. Their servers have nothing to forget.

@@ -40,7 +40,7 @@ type client struct {
 // start starts the example, which ends without a signal.
 func (c client) start(t *testing.T, seconds, ttl string) *stage.Program {
 	t.Helper()
-	env := []string{"REDLOCK_NODES=" + strings.Join(c.servers.URLs(), c.between), "LOCK_TIMEOUT=60"} // a busy machine is no outage
+	env := []string{"REDLOCK_NODES=" + strings.Join(c.servers.URLs(), c.between), "LOCK_TIMEOUT=60"} // a busy machine must not look like an outage
 	return stage.Start(t, name, env, "./"+c.file, name, seconds, ttl)
 }
 

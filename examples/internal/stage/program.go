@@ -75,7 +75,8 @@ func (p *Program) Ends(code int) {
 	assert.Equal(p.t, code, p.Cmd.ProcessState.ExitCode(), p.Name)
 }
 
-// Locker opens a Locker for a test. It trusts the servers at once. A busy machine is no outage for it.
+// Locker opens a Locker for a test. It trusts the servers at once. Its timeouts are long, because
+// the machine may be busy.
 func Locker(t *testing.T, urls []string) *redlock.Locker {
 	t.Helper()
 	nodes, err := pool.OpenWith(urls, pool.StallTimeout(limit/2), pool.DialTimeout(limit/2))

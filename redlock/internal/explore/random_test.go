@@ -668,8 +668,8 @@ func TestRandomSchedules(t *testing.T) {
 	t.Logf("%d schedules in %v (%.0f/s), %d grants, %d events", *schedules, took.Round(time.Millisecond), float64(*schedules)/took.Seconds(), grants.Load(), steps.Load())
 }
 
-// TestFailedSeeds runs schedules that failed once. In the first and the last of them, a caller with
-// a short timeout tries beside others.
+// TestFailedSeeds runs schedules that failed once. In the first and the last schedule, a
+// caller with a short timeout tries together with others.
 func TestFailedSeeds(t *testing.T) {
 	t.Parallel()
 	for _, seed := range []uint64{700064170, 700494366, 700914472} {

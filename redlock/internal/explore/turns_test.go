@@ -313,8 +313,8 @@ func afterATurn(t *testing.T, terms *core.Terms) *relay {
 	return r
 }
 
-// TestShortTimeoutEndsATryAfterATurn: two callers of a process try right after its turn. The one
-// that arrives second has the shorter timeout. In the meantime the waiter gets the lock.
+// TestShortTimeoutEndsATryAfterATurn: two callers of a process try right after its turn. The
+// second one has the shorter timeout. In the meantime the waiter gets the lock.
 func TestShortTimeoutEndsATryAfterATurn(t *testing.T) {
 	t.Parallel()
 	long := core.Terms{TTL: 10 * time.Second, Timeout: 500 * time.Millisecond, Renew: true}
