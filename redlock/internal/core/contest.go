@@ -113,6 +113,15 @@ func (k *Key) attemptAnswered(b *Ballot, node int, a *Answer, now clock.Instant)
 	}
 }
 
+// lateLimit is the wait for the last answers to an attempt. A caller that tries does not ask again,
+// so a late vote may grant it a free lock, and a late explanation may correct its error.
+func (k *Key) lateLimit(limit time.Duration) time.Duration {
+	if len(k.tryCallers) == 0 {
+		return k.past.answerLimit(limit)
+	}
+	return max(k.past.answerLimit(limit), limit/10)
+}
+
 // winAttempt gives the claim to a caller, unless the votes came too late: a process that was
 // paused, or a machine that slept, must not trust earlier votes.
 func (k *Key) winAttempt(now clock.Instant) {

@@ -42,15 +42,6 @@ func (p *past) answerLimit(limit time.Duration) time.Duration {
 	return min(max(4*p.pace, minAnswerLimit), limit)
 }
 
-// lateLimit is the wait for the last answers to an attempt. A caller that tries does not ask again,
-// so a late vote may grant it a free lock, and a late explanation may correct its error.
-func (k *Key) lateLimit(limit time.Duration) time.Duration {
-	if len(k.tryCallers) == 0 {
-		return k.past.answerLimit(limit)
-	}
-	return max(k.past.answerLimit(limit), limit/10)
-}
-
 // answered records a response time. Faster answers reduce the pace slowly.
 func (p *past) answered(after time.Duration) { p.pace = max(after, p.pace-p.pace/8) }
 
