@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	if load.IsClient() {
 		os.Exit(load.Main())
 	}
-	askTimeout = testLimit // a client that connects again sends commands that nobody expects
+	askTimeout = testLimit // a client that connects again would send unexpected commands
 	goleak.VerifyTestMain(m)
 }
 
